@@ -1,0 +1,65 @@
+# Graphwright. `make help` lists the targets; each one makes .venv and installs what it needs first.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint types layers unit examples-run bench docs golden examples zoo-counts format clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## Capture a 65 GB model on this machine and find the splits of its convolution
+	$(BIN)/graphwright demo
+
+test: lint types layers unit examples-run ## Everything a change must pass: lint, types, layers, tests, examples
+
+lint: $(STAMP) ## ruff: format and rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP) ## mypy, strict on src/
+	$(BIN)/mypy
+
+layers: $(STAMP) ## import-linter: imports go downwards only
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	$(BIN)/pytest -n $(JOBS) -m 'not slow'
+
+test-all: $(STAMP) ## All tests, the slow ones included
+	$(BIN)/pytest -n $(JOBS)
+
+examples-run: $(STAMP)
+	for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example || exit 1; done
+
+bench: $(STAMP) ## Every benchmark, quickly, with its targets checked
+	for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench --quick --check || exit 1; done
+
+docs: $(STAMP) ## Check that the links between the documents lead somewhere
+	$(BIN)/python docs/check_links.py
+
+golden: $(STAMP) ## Write the golden files anew
+	$(BIN)/pytest -n $(JOBS) tests/golden --regenerate
+
+examples: $(STAMP) ## Draw the example calls of `graphwright describe` anew from the property tests
+	$(BIN)/python tests/property/make_examples.py
+
+zoo-counts: $(STAMP) ## Count the operators of every zoo model anew (minutes)
+	$(BIN)/python -c 'from graphwright.zoo.listing import write_counts; write_counts()'
+
+format: $(STAMP) ## Let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,201 @@
+"""Every exception that a user can meet. A class's docstring is its help page: what happened, what to try.
+
+Messages name the place (an operator, a tensor, a source line, a file), the values, and the next step.
+"""
+
+
+class GraphwrightError(Exception):
+    """Base of everything Graphwright raises on purpose; catch it to catch them all."""
+
+
+class InvalidGraph(GraphwrightError):
+    """A graph breaks a rule that every stage relies on.
+
+    `rule` names the rule (the table is in `graphwright.ir.verify`), `node` the operator or tensor
+    at fault. A graph from `capture`, `parse_text`, `load` or `GraphBuilder.build` is always valid,
+    so one met later was changed by hand or by a pass. Run `verify` after each pass to find which
+    one, and print the lines around the node with `to_text`.
+    """
+
+    def __init__(self, message: str, *, rule: str = "", node: str | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.node = node
+
+
+class GraphSyntaxError(GraphwrightError):
+    """A graph's text form could not be read.
+
+    `line` and `column` (both from 1) are where reading stopped; the message shows that line. A file
+    that was cut off lacks its closing `end`. Compare the line with what `to_text` prints, or write
+    the graph again from where it came.
+    """
+
+    def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+class GraphFormatError(GraphwrightError):
+    """A graph's JSON form is damaged, is something else, or has a schema version we do not know.
+
+    The message gives the place inside the document (`nodes[3].outputs[0].type`). A damaged file has
+    to be saved again from the model; a newer schema version needs a newer Graphwright.
+    """
+
+
+class GraphFileError(GraphwrightError):
+    """A file could not be read or written: missing, not permitted, disk full, unknown suffix.
+
+    Nothing is left half-written: the old file, where there was one, is as it was. Check the path
+    and its folder; the suffix of a graph's file has to be `.json` or `.json.gz`.
+    """
+
+
+class UnknownModel(GraphwrightError):
+    """The zoo has no model of that name.
+
+    Names are fixed ("vgg16", "bert-base") or hold numbers ("wresnet-152-10", "rnn-8-8k"); the
+    message lists the closest ones and `zoo.names()` lists them all. A model of your own needs no
+    entry: name it `file.py:function`.
+    """
+
+
+class InvalidWorkload(GraphwrightError):
+    """A zoo model was asked for with a batch size or a device that cannot be.
+
+    A batch size is a whole number from 1 upwards; a device is one that PyTorch knows: "meta",
+    "cpu", "cuda:0".
+    """
+
+
+class DescriptionError(GraphwrightError):
+    """A description of an operator is not valid: wrong arity, an unknown extent, a bad index.
+
+    The message names the operator and the index. Give a reduced index its extent with ``over=`` when it never
+    indexes a tensor dim by itself, and make the lambda's arguments match the rank of the output.
+    """
+
+
+class NonAffineIndex(DescriptionError):
+    """An index expression multiplies two index variables, so its range cannot be analysed.
+
+    Write the operator with an ``Opaque`` function along the dims concerned; the others still split.
+    """
+
+
+class UnknownOperator(GraphwrightError):
+    """The operator has no description.
+
+    Inside a graph such an operator is opaque: it runs whole on every device, and is reported once. To describe it,
+    use ``@graphwright.describe("namespace.name")``.
+    """
+
+
+class MisalignedSplit(GraphwrightError):
+    """The operator cannot be cut at these positions, or not into so many parts.
+
+    Reshapes and grouped operators split only at multiples of their quantum (a head's size, a group's channels).
+    Use `Split.parts`, which chooses balanced cuts that are aligned.
+    """
+
+
+class WrongDescription(GraphwrightError):
+    """A description says something else than the kernel computes, for values or for a split.
+
+    The message holds the call that shows it. Read the description again with ``graphwright describe OPERATOR``.
+    """
+
+
+class CaptureError(GraphwrightError):
+    """A model's step could not be turned into a graph.
+
+    The message names the line of the model that stopped the capture, where there is one. First make sure that
+    ``loss_fn(model(inputs), targets)`` runs eagerly with tensors of these shapes; then read the help of the
+    error's own type.
+    """
+
+
+class DataDependentControlFlow(CaptureError):
+    """The model's Python code reads a tensor's value: ``if x.sum() > 0``, ``x.item()``, ``range(int(n))``.
+
+    A graph is one fixed list of operators, and capture runs without values. Use ``torch.where`` or a mask in place
+    of a branch, keep numbers in tensors, and fix loop counts by the configuration.
+    """
+
+
+class DynamicShapeOperator(CaptureError):
+    """An operator's result has a shape that depends on values: ``nonzero``, ``unique``, ``x[mask]``, packed sequences.
+
+    Use a form with a fixed shape: ``torch.where(mask, x, 0)`` for ``x[mask]``, ``topk`` for a selection, padding for
+    sequences.
+    """
+
+
+class GraphBreak(CaptureError):
+    """The model leaves PyTorch in the middle of the step: ``.numpy()``, ``data_ptr()``, foreign code.
+
+    Express that part in torch operators, or register it as one operator with ``torch.library.custom_op``.
+    """
+
+
+class MutatedGlobal(CaptureError):
+    """The step writes to a tensor that is neither a parameter nor a buffer of the model.
+
+    Nothing would carry that write to the next step. Register the tensor with ``register_buffer``; if it is only
+    scratch space, make it from the step's own tensors (``torch.zeros_like(x)``).
+    """
+
+
+class ComplexInput(CaptureError):
+    """A complex tensor takes part in the step, given or computed.
+
+    Complex arithmetic is outside of what Graphwright analyses. Use two real tensors (``torch.view_as_real``).
+    """
+
+
+class UnsupportedModel(CaptureError):
+    """The model is not of a kind that can be captured: sparse or lazy parameters, script modules, packed sequences.
+
+    The message says which. Ordinary eager ``nn.Module`` code on dense tensors is what capture understands.
+    """
+
+
+class UnsupportedOptimizer(CaptureError):
+    """The optimizer's update cannot be written as a graph.
+
+    Supported is every optimizer that computes with tensors alone, parameter by parameter: SGD, momentum, Adam, AdamW,
+    Adagrad, RMSprop and their like. L-BFGS calls the model several times a step; SparseAdam needs sparse gradients.
+    """
+
+
+class NoTrainingStep(CaptureError):
+    """There is nothing to train: the loss is not one floating-point number, or no parameter requires a gradient.
+
+    Let ``loss_fn`` return one number (``.mean()``), check ``requires_grad`` and ``torch.no_grad``, or capture inference
+    with ``gw.capture(model, inputs=...)``.
+    """
+
+
+class InvalidBatch(CaptureError):
+    """The example batch has not the form that capture expects.
+
+    Training: ``batch=(inputs, targets)``; without a ``loss_fn``, ``batch`` is the model's inputs. Inference:
+    ``inputs=...``. Inputs are a tensor, a tuple (positional arguments) or a dict (keyword arguments), with at least one
+    tensor among them.
+    """
+
+
+class ReplayError(GraphwrightError):
+    """A graph could not be run: an input is missing or of another type, or an operator is not in this PyTorch.
+
+    ``capture.bind`` makes all inputs of a captured graph from the model, the batch and the optimizer.
+    """
+
+
+class InvalidModelName(GraphwrightError):
+    """The command line was given a model that is neither of the zoo nor ``file.py:function``.
+
+    The function takes no arguments and returns (model, loss_fn, batch) or (model, loss_fn, batch, optimizer class).
+    """
