@@ -1,0 +1,53 @@
+"""The graph every stage speaks: immutable, content-hashed, verified; printed, saved, read back."""
+
+from graphwright.ir.build import CONSTANT_OP, GraphBuilder
+from graphwright.ir.files import read_whole, write_atomically
+from graphwright.ir.frozen import Attrs, FrozenDict
+from graphwright.ir.graph import Graph
+from graphwright.ir.node import Node, Tensor
+from graphwright.ir.parse import parse_text
+from graphwright.ir.serial import SCHEMA_VERSION, from_json, load, save, to_json
+from graphwright.ir.spelling import Attr
+from graphwright.ir.stats import Summary, format_bytes, summarize
+from graphwright.ir.text import to_text
+from graphwright.ir.types import (
+    DTYPE_BYTES,
+    INPUT_ROLES,
+    PERSISTENT_ROLES,
+    Phase,
+    Role,
+    TensorType,
+    parse_type,
+)
+from graphwright.ir.verify import verify
+
+__all__ = [
+    "CONSTANT_OP",
+    "DTYPE_BYTES",
+    "INPUT_ROLES",
+    "PERSISTENT_ROLES",
+    "SCHEMA_VERSION",
+    "Attr",
+    "Attrs",
+    "FrozenDict",
+    "Graph",
+    "GraphBuilder",
+    "Node",
+    "Phase",
+    "Role",
+    "Summary",
+    "Tensor",
+    "TensorType",
+    "format_bytes",
+    "from_json",
+    "load",
+    "parse_text",
+    "parse_type",
+    "read_whole",
+    "save",
+    "summarize",
+    "to_json",
+    "to_text",
+    "verify",
+    "write_atomically",
+]

@@ -1,0 +1,60 @@
+"""Reading and writing whole files so that nobody ever sees half of one.
+
+A file is written under a temporary name in the same folder, flushed to disk and renamed over the
+old one; when anything fails, the temporary file is removed and the old one is as it was. Which
+bytes go in is decided elsewhere; `.gz` names are packed on the way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+import zlib
+from pathlib import Path
+
+from graphwright.errors import GraphFileError, GraphFormatError
+
+_GZIP_LEVEL = 6
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Put `data` at `path`, all of it or none; packs it when the name ends in `.gz`."""
+    path = Path(path)
+    if path.suffix == ".gz":
+        data = gzip.compress(data, _GZIP_LEVEL, mtime=0)  # no date: same content, same bytes
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise GraphFileError(
+            f"cannot write {path}: {error.strerror or error}; check that its folder "
+            "exists and has room"
+        ) from error
+
+
+def read_whole(path: str | Path) -> bytes:
+    """Return the content of a file, unpacked when the name ends in `.gz`."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise GraphFileError(
+            f"cannot read {path}: {error.strerror or error}; check the path"
+        ) from error
+    if path.suffix != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise GraphFormatError(
+            f"{path} is not a whole gzip file ({error}); save the graph again"
+        ) from error
