@@ -1,0 +1,70 @@
+"""Questions about one call or one node of a graph, answered from the description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from graphwright.describe.expression import OpaqueCall, Random, walk
+from graphwright.describe.properties import is_elementwise, is_view, linear_sets
+from graphwright.describe.registry import find
+from graphwright.describe.splits import Split, splits
+from graphwright.describe.trace import Trace, Types, trace
+from graphwright.ir import Attr, Graph, Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Properties:
+    """What a call is: `linear` holds the sets of arguments through which a Partial(sum) passes.
+
+    `opaque` names the functions that the description leaves unsaid.
+    """
+
+    elementwise: bool
+    view: bool
+    linear: tuple[frozenset[int], ...]
+    opaque: tuple[str, ...]
+    random: bool
+
+
+UNKNOWN = Properties(
+    elementwise=False, view=False, linear=(), opaque=("undescribed",), random=False
+)
+
+
+def is_described(op: str) -> bool:
+    """Whether the library knows the operator."""
+    return find(op) is not None
+
+
+def types_of(graph: Graph, node: Node) -> Types:
+    """The types of a node's inputs and outputs."""
+    return Types(
+        tuple(None if name is None else graph.tensors[name].type for name in node.inputs),
+        tuple(graph.tensors[name].type for name in node.outputs),
+    )
+
+
+def node_splits(graph: Graph, node: Node) -> tuple[Split, ...]:
+    """Every basic split of a node."""
+    return splits(node.op, node.attrs, types_of(graph, node))
+
+
+def properties(op: str, attrs: Mapping[str, Attr], types: Types) -> Properties:
+    """The properties of a call; nothing is known of an operator without a description."""
+    description = find(op)
+    return UNKNOWN if description is None else _properties(trace(description, attrs, types))
+
+
+@cache
+def _properties(traced: Trace) -> Properties:
+    expressions = [e for output in traced.outputs for e in walk(output.body)]
+    opaque = (e.function.name for e in expressions if isinstance(e, OpaqueCall))
+    return Properties(
+        elementwise=is_elementwise(traced),
+        view=is_view(traced),
+        linear=linear_sets(traced),
+        opaque=tuple(dict.fromkeys(opaque)),
+        random=any(isinstance(e, Random) for e in expressions),
+    )

@@ -1,0 +1,128 @@
+"""What kind of operator a description says it is: element-wise, a view, linear in which arguments.
+
+`degree` is the heart: the degree of an expression as a polynomial in the elements of some tensors, where that is
+0 or 1. An operator linear in an argument lets a Partial(sum) through it: op(a1 + a2) = op(a1) + op(a2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import combinations
+
+from graphwright.describe.expression import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    OpaqueCall,
+    Random,
+    Reduce,
+    Scalar,
+    walk,
+)
+from graphwright.describe.trace import Trace
+from graphwright.symbolic import Poly
+
+_ZERO = "zero"
+
+
+def degree(expr: Expr, tensors: Collection[int]) -> int | None:
+    """0: independent of `tensors`; 1: linear in them together; None: neither."""
+    found = _degree(expr, tensors)
+    return 0 if found == _ZERO else found  # type: ignore[return-value]
+
+
+def _degree(expr: Expr, tensors: Collection[int]) -> int | str | None:
+    match expr:
+        case Const(value):
+            return _ZERO if value == 0 else 0
+        case IndexValue() | Scalar() | Random():
+            return 0
+        case Access(tensor, index, fill):
+            if any(_degree(i, tensors) != 0 for i in index if isinstance(i, Expr)):
+                return None
+            if tensor in tensors:
+                return None if fill else 1
+            return 0
+        case Reduce(reducer, _, _, body):
+            inner = _degree(body, tensors)
+            return inner if reducer == "sum" or inner == 0 else None
+        case Call("neg" | "cast", (a,)):
+            return _degree(a, tensors)
+        case Call("add" | "sub", (a, b)):
+            return _same(_degree(a, tensors), _degree(b, tensors))
+        case Call("mul", (a, b)):
+            return _product(_degree(a, tensors), _degree(b, tensors))
+        case Call("div", (a, b)):
+            return _degree(a, tensors) if _degree(b, tensors) == 0 else None
+        case Call("where", (condition, a, b)):
+            if _degree(condition, tensors) not in (0, _ZERO):
+                return None
+            return _same(_degree(a, tensors), _degree(b, tensors))
+        case Call(_, args) | OpaqueCall(_, args, _):
+            return 0 if all(_degree(a, tensors) in (0, _ZERO) for a in args) else None
+        case _:
+            return None
+
+
+def _same(a: int | str | None, b: int | str | None) -> int | str | None:
+    if a == _ZERO:
+        return b
+    if b == _ZERO or a == b:
+        return a
+    return None
+
+
+def _product(a: int | str | None, b: int | str | None) -> int | str | None:
+    if a is None or b is None:
+        return None
+    if _ZERO in (a, b):
+        return _ZERO
+    total = int(a) + int(b)
+    return total if total <= 1 else None
+
+
+def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
+    """The sets of arguments in which every output is linear together, smallest first.
+
+    ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither.
+    """
+    used = sorted({e.tensor for o in trace.outputs for e in walk(o.body) if isinstance(e, Access)})
+    sizes = range(1, len(used) + 1) if len(used) <= 4 else (1, len(used))
+    found: list[frozenset[int]] = []
+    for size in sizes:
+        for group in combinations(used, size):
+            if all(degree(output.body, group) == 1 for output in trace.outputs):
+                found.append(frozenset(group))
+    return tuple(found)
+
+
+def is_elementwise(trace: Trace) -> bool:
+    """Whether each output element depends on the elements at the same place only (after broadcasting)."""
+    for output in trace.outputs:
+        for expr in walk(output.body):
+            match expr:
+                case Reduce() | OpaqueCall():
+                    return False
+                case Access(index=index):
+                    rank = len(index)
+                    aligned = output.variables[len(output.variables) - rank :]
+                    if len(aligned) != rank:
+                        return False
+                    for i, variable in zip(index, aligned, strict=True):
+                        if not isinstance(i, Poly) or (i.atom != variable and i != 0):
+                            return False
+                case _:
+                    pass
+    return True
+
+
+def is_view(trace: Trace) -> bool:
+    """Whether every output is the elements of one input, moved or repeated, with nothing computed."""
+    return all(
+        isinstance(output.body, Access)
+        and output.body.fill is None
+        and all(isinstance(i, Poly) for i in output.body.index)
+        for output in trace.outputs
+    )

@@ -1,0 +1,181 @@
+"""Evaluate a description on small NumPy arrays: what the operator means, element by element.
+
+Every index variable gets an axis of its own; an expression becomes an array that broadcasts over those axes. No
+kernel is called, so this is an independent check of a description against PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphwright.describe.expression import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    OpaqueCall,
+    Reduce,
+    Scalar,
+    free_indices,
+    walk,
+)
+from graphwright.describe.registry import Description, require
+from graphwright.describe.scalar import FUNCTIONS, REDUCERS, Array
+from graphwright.describe.trace import Lambda, Types, trace
+from graphwright.errors import DescriptionError
+from graphwright.ir import Attr
+from graphwright.symbolic import Poly, Symbol
+
+
+def reference(
+    op: str, attrs: Mapping[str, Attr], inputs: Sequence[Array | None], types: Types
+) -> tuple[Array, ...]:
+    """The outputs of `op` on `inputs`, by its description alone."""
+    return reference_of(require(op), attrs, inputs, types)
+
+
+def reference_of(
+    description: Description,
+    attrs: Mapping[str, Attr],
+    inputs: Sequence[Array | None],
+    types: Types,
+) -> tuple[Array, ...]:
+    """The same, by a given description."""
+    traced = trace(description, attrs, types)
+    values = traced.environment(attrs, types)
+    extents = {v: int(extent.evaluate(values)) for v, extent in traced.extents.items()}
+    results: list[Array] = []
+    for output, out_type in zip(traced.outputs, types.outputs, strict=True):
+        found = _Evaluator(output, attrs, inputs, values, extents).run()
+        results.append(np.asarray(found).astype(_numpy_dtype(out_type.dtype)))
+    return tuple(results)
+
+
+def _numpy_dtype(dtype: str) -> np.dtype[np.generic]:
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+
+
+class _Evaluator:
+    def __init__(
+        self,
+        output: Lambda,
+        attrs: Mapping[str, Attr],
+        inputs: Sequence[Array | None],
+        values: Mapping[Symbol, int],
+        extents: Mapping[Symbol, int],
+    ) -> None:
+        bound = [v for e in walk(output.body) if isinstance(e, Reduce) for v in e.variables]
+        self.output, self.attrs, self.inputs, self.extents = output, attrs, inputs, extents
+        self.variables = list(dict.fromkeys([*output.variables, *bound]))
+        self.values: dict[Symbol, int | Array] = dict(values)
+        for axis, variable in enumerate(self.variables):
+            self.values[variable] = np.arange(extents[variable]).reshape(
+                [-1 if a == axis else 1 for a in range(len(self.variables))]
+            )
+        self.known: dict[Expr, Array] = {}
+
+    def run(self) -> Array:
+        found = np.asarray(self.evaluate(self.output.body))
+        found = found.reshape((1,) * (len(self.variables) - found.ndim) + found.shape)
+        rank = len(self.output.variables)
+        found = found.reshape(found.shape[:rank])
+        return np.broadcast_to(found, [self.extents[v] for v in self.output.variables])
+
+    def evaluate(self, expr: Expr) -> Array:
+        if expr not in self.known:
+            self.known[expr] = self._evaluate(expr)
+        return self.known[expr]
+
+    def _evaluate(self, expr: Expr) -> Array:
+        match expr:
+            case Const(value):
+                return np.asarray(value)
+            case Scalar(name):
+                return np.asarray(self._attribute(name))
+            case IndexValue(index):
+                return np.asarray(index.evaluate(self.values))
+            case Call(name, args):
+                return np.asarray(FUNCTIONS[name](*(self.evaluate(a) for a in args)))
+            case Access():
+                return self._access(expr)
+            case Reduce(reducer, variables, _, body):
+                return self._reduce(reducer, variables, self.evaluate(body))
+            case OpaqueCall():
+                return self._opaque(expr)
+            case _:
+                raise DescriptionError(f"{expr!r} is random: it has no reference value")
+
+    def _attribute(self, name: str) -> float:
+        head, *rest = name.split(".")
+        value = self.attrs[head]
+        for position in rest:
+            value = value[int(position)]  # type: ignore[index]
+        return value  # type: ignore[return-value]
+
+    def _access(self, access: Access) -> Array:
+        array = self.inputs[access.tensor]
+        if array is None:
+            raise DescriptionError(f"{access!r} reads a tensor that is absent")
+        index = [
+            np.asarray(i.evaluate(self.values) if isinstance(i, Poly) else self.evaluate(i))
+            for i in access.index
+            if i is not None
+        ]
+        if array.size == 0:  # whatever is read here is never chosen
+            return np.asarray(access.fill or 0)
+        inside = np.asarray(True)
+        for dim, i in enumerate(index):
+            inside = inside & (i >= 0) & (i < array.shape[dim])
+        read = array[tuple(np.clip(i, 0, array.shape[d] - 1) for d, i in enumerate(index))]
+        return read if access.fill is None else np.where(inside, read, access.fill)
+
+    def _reduce(self, reducer: str, variables: tuple[Symbol, ...], body: Array) -> Array:
+        rank = len(self.variables)
+        axes = tuple(self.variables.index(v) for v in variables)
+        shape = list(body.shape) if body.ndim == rank else [1] * rank
+        for axis, variable in zip(axes, variables, strict=True):
+            shape[axis] = self.extents[variable]
+        return REDUCERS[reducer].fold(np.broadcast_to(body, shape), axis=axes, keepdims=True)
+
+    def _opaque(self, expr: OpaqueCall) -> Array:
+        if expr.function.numpy is None:
+            raise DescriptionError(
+                f"Opaque({expr.function.name!r}) has no NumPy function to evaluate it"
+            )
+        batch = sorted(
+            frozenset().union(*(free_indices(a) for a in expr.args)), key=self.variables.index
+        )
+        shape = [self.extents[v] for v in batch]
+        pieces: list[Array] = []
+        for position in np.ndindex(*shape):
+            at = dict(zip(batch, position, strict=True))
+            pieces.append(np.asarray(expr.function.numpy(*(self._slice(a, at) for a in expr.args))))
+        stacked = np.stack(pieces).reshape((*shape, *pieces[0].shape))
+        index = [np.asarray(self.values[v]) for v in batch]
+        index += [np.asarray(i.evaluate(self.values)) for i in expr.index]
+        return np.asarray(stacked[tuple(index)])
+
+    def _slice(self, arg: Expr, at: Mapping[Symbol, int]) -> Array:
+        values = {**self.values, **at}
+        match arg:
+            case Access(tensor, index):
+                array = self.inputs[tensor]
+                assert array is not None
+                key = tuple(
+                    slice(None) if i is None else int(i.evaluate(values))  # type: ignore[union-attr]
+                    for i in index
+                )
+                return array[key]
+            case Scalar(name):
+                return np.asarray(self._attribute(name))
+            case IndexValue(index):
+                return np.asarray(index.evaluate(values))
+            case Const(value):
+                return np.asarray(value)
+            case _:
+                raise DescriptionError(
+                    f"an opaque function takes slices and attributes, not {arg!r}"
+                )

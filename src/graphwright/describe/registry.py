@@ -1,0 +1,135 @@
+"""Which operators are described, and by which function.
+
+    @describe("aten.view", size=lambda out: out.shape)
+    def view(x, *, size): ...
+
+A keyword of `describe` names an attribute that restates shapes: the function recomputes it from the shapes of a
+part (arguments: the description's tensors by name, ``out`` or ``outs``, and attributes by name). One function may
+describe several operators.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import FunctionType
+
+from graphwright.errors import UnknownOperator
+
+LIBRARY = "graphwright.describe.library"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The text that says what an operator computes, and how its attributes restate shapes."""
+
+    op: str
+    function: Callable[..., object]
+    restated: dict[str, Callable[..., object]] = field(default_factory=dict)
+    tensors: tuple[str, ...]
+    variadic: str | None
+    attrs: tuple[str, ...]
+
+    def name_inputs(self, count: int) -> tuple[str, ...]:
+        """A name for each of `count` tensor arguments."""
+        names = list(self.tensors)
+        if self.variadic:
+            names += [f"{self.variadic}{n}" for n in range(count - len(names))]
+        return tuple(names[:count])
+
+    @property
+    def source(self) -> str:
+        """The description as it was written."""
+        return inspect.getsource(self.function) if isinstance(self.function, FunctionType) else ""
+
+
+_DESCRIPTIONS: dict[str, Description] = {}
+_UNDESCRIBED: dict[str, str] = {}
+_loaded = False
+
+
+def describe(
+    *ops: str, **restated: Callable[..., object]
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Describe the operators `ops` by the decorated function; the newest description of an operator counts."""
+
+    def register(function: Callable[..., object]) -> Callable[..., object]:
+        for op in ops:
+            _DESCRIPTIONS[op] = make_description(op, function, **restated)
+        return function
+
+    return register
+
+
+def make_description(
+    op: str, function: Callable[..., object], **restated: Callable[..., object]
+) -> Description:
+    """A description that is not registered, for trying one out."""
+    tensors: list[str] = []
+    variadic: str | None = None
+    attrs: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            variadic = parameter.name
+        elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            attrs.append(parameter.name)
+        else:
+            tensors.append(parameter.name)
+    return Description(
+        op=op,
+        function=function,
+        restated=restated,
+        tensors=tuple(tensors),
+        variadic=variadic,
+        attrs=tuple(attrs),
+    )
+
+
+def leave_undescribed(reason: str, *ops: str) -> None:
+    """Say why operators have no description: they stay opaque, and are listed with the reason."""
+    _UNDESCRIBED.update(dict.fromkeys(ops, reason))
+
+
+def undescribed() -> dict[str, str]:
+    """The operators that are left undescribed on purpose, with the reason."""
+    _load()
+    return dict(_UNDESCRIBED)
+
+
+def find(op: str) -> Description | None:
+    """The description of `op`, if there is one."""
+    _load()
+    return _DESCRIPTIONS.get(op)
+
+
+def require(op: str) -> Description:
+    """The description of `op`."""
+    description = find(op)
+    if description is None:
+        raise UnknownOperator(
+            f"{op} has no description{_suggest(op)}; describe it with "
+            f'@graphwright.describe("{op}"), or list what is known with `graphwright describe --coverage`'
+        )
+    return description
+
+
+def descriptions() -> Iterator[Description]:
+    """All descriptions, by operator name."""
+    _load()
+    return iter([_DESCRIPTIONS[op] for op in sorted(_DESCRIPTIONS)])
+
+
+def _suggest(op: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(op, _DESCRIPTIONS, n=3)
+    return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+def _load() -> None:
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        import_module(LIBRARY)

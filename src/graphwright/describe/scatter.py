@@ -1,0 +1,103 @@
+"""Lookups and scatters by an index tensor, split over the rows of the table.
+
+    lookup    w[idx[i], j]                              a part holds rows [lo, end) of w
+    scatter   Sum(p: where(idx[p] == v, g[p, j], 0))    a part makes rows v in [lo, end)
+
+Either way the part's kernel gets the index moved down by lo, and a `Mask` says where the zeros go for positions whose row
+belongs to another part. Lookups are found in `analysis`, which knows them as hidden sums; scatters here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphwright.describe.expression import Access, Call, Const, Expr, IndexValue, walk
+from graphwright.describe.properties import degree
+from graphwright.describe.trace import Lambda
+from graphwright.symbolic import Atom, Poly, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A part holds the rows [lo, end): indices in `index` move down by lo, and what is out of range counts as 0.
+
+    The zero is put into the output of a lookup (`scattered` None; `dims` says which output dims the index has), or
+    into the input `scattered` of a scatter.
+    """
+
+    index: int
+    dims: tuple[int, ...]
+    scattered: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How often a variable is compared with an index tensor, and the mask that stands for the comparisons."""
+
+    num_comparisons: int
+    mask: Mask
+
+
+def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
+    """The masked scatter along `variable`, if an index tensor says which elements go where.
+
+    That index is only ever compared with the variable, to choose between 0 and something linear in a source, and the
+    source is read nowhere else, at the position of the index. So a 0 in the source does what a failed comparison does.
+    """
+    if variable not in output.variables:
+        return None
+    nodes = list(walk(output.body))
+    comparisons = [e for e in nodes if isinstance(e, Call) and _compared(e, variable)]
+    chosen: list[Expr] = []
+    for expr in nodes:
+        match expr:
+            case Call("where", (condition, value, Const(0))):
+                if any(c in comparisons for c in _conjuncts(condition)):
+                    chosen.append(value)
+            case _:
+                pass
+    if not comparisons or len(set(comparisons)) != 1 or len(chosen) != len(comparisons):
+        return None
+    index = comparisons[0].args[1]
+    assert isinstance(index, Access)
+    positions = [i.atom if isinstance(i, Poly) else None for i in index.index]
+    if None in positions or variable in positions or len(set(positions)) != len(positions):
+        return None
+    reads = [e for e in nodes if isinstance(e, Access)]
+    if sum(a.tensor == index.tensor for a in reads) != len(comparisons):
+        return None
+    for source in dict.fromkeys(a.tensor for a in reads):
+        own = [a for a in reads if a.tensor == source]
+        inside = [
+            e for v in chosen for e in walk(v) if isinstance(e, Access) and e.tensor == source
+        ]
+        places = {tuple(_places(a, positions)) for a in own}
+        if len(own) != len(inside) or len(places) != 1 or None in (dims := places.pop()):
+            continue
+        if all(degree(v, {source}) == 1 for v in chosen):
+            return Scatter(len(comparisons), Mask(index.tensor, dims, source))  # type: ignore[arg-type]
+    return None
+
+
+def _compared(expr: Call, variable: Symbol) -> bool:
+    match expr:
+        case Call("eq", (IndexValue(index), Access())):
+            return index.atom == variable
+        case _:
+            return False
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    match condition:
+        case Call("and", (a, b)):
+            return _conjuncts(a) + _conjuncts(b)
+        case _:
+            return [condition]
+
+
+def _places(access: Access, positions: list[Atom | None]) -> Iterator[int | None]:
+    """The dim of `access` that each position indexes by itself."""
+    plain = [i.atom if isinstance(i, Poly) else None for i in access.index]
+    for position in positions:
+        yield plain.index(position) if plain.count(position) == 1 else None

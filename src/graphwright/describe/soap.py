@@ -1,0 +1,87 @@
+"""Which index is Sample, Attribute or Parameter: FlexFlow's classes of parallelism (section 3.3 of Jia's thesis).
+
+A split along an index is of class
+
+    Parameter   if it cuts a parameter, or the gradient, state or new value of one
+    Sample      otherwise, if the index runs over the samples of the batch
+    Attribute   otherwise (positions, pixels, channels of an activation)
+
+Which dims run over samples is derived too: dim 0 of what the step is given, and from there through every node,
+since a split says which dims of inputs and outputs one index runs over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from graphwright.describe.analysis import Concat
+from graphwright.describe.facts import node_splits
+from graphwright.describe.splits import Split
+from graphwright.ir import Graph, Node, Role
+
+Dims = frozenset[int]
+
+
+class Soap(StrEnum):
+    """The class of an index."""
+
+    SAMPLE = "sample"
+    ATTRIBUTE = "attribute"
+    PARAMETER = "parameter"
+
+
+def sample_dims(graph: Graph) -> dict[str, Dims]:
+    """For every tensor, the dims that run over samples."""
+    found: dict[str, Dims] = {name: frozenset() for name in graph.tensors}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if tensor.role is Role.INPUT and tensor.type.rank:
+            found[name] = frozenset({0})
+    for node in graph.nodes:
+        for split in node_splits(graph, node):
+            if _cuts(split, node, found):
+                for name, join in zip(node.outputs, split.joins, strict=True):
+                    if isinstance(join, Concat):
+                        found[name] |= {join.dim}
+    return found
+
+
+def soap(split: Split, node: Node, graph: Graph, samples: Mapping[str, Dims]) -> Soap:
+    """The class of the index that `split` cuts, for a node of a graph; `samples` from `sample_dims`."""
+    concatenated = {
+        name: join.dim
+        for name, join in zip(node.outputs, split.joins, strict=True)
+        if isinstance(join, Concat)
+    }
+    touched = [node.inputs[arg] for arg, _ in split.cut_dims] + list(concatenated)
+    if any(name is not None and _of_parameter(graph, name) for name in touched):
+        return Soap.PARAMETER
+    if _cuts(split, node, samples) or any(dim in samples[n] for n, dim in concatenated.items()):
+        return Soap.SAMPLE
+    return Soap.ATTRIBUTE
+
+
+def soap_of_call(split: Split) -> Soap:
+    """The class of an index of one call outside of any graph.
+
+    The first tensor counts as data with its samples along dim 0, all others as parameters.
+    """
+    if any(arg > 0 for arg, _ in split.cut_dims):
+        return Soap.PARAMETER
+    return Soap.SAMPLE if (0, 0) in split.cut_dims else Soap.ATTRIBUTE
+
+
+def _cuts(split: Split, node: Node, samples: Mapping[str, Dims]) -> bool:
+    for arg, dim in split.cut_dims:
+        name = node.inputs[arg]
+        if name is not None and dim in samples[name]:
+            return True
+    return False
+
+
+def _of_parameter(graph: Graph, name: str) -> bool:
+    tensor = graph.tensors[name]
+    if tensor.role is Role.PARAMETER or tensor.role is Role.OPTIMIZER_STATE:
+        return True
+    return tensor.of is not None and graph.tensors[tensor.of].role is Role.PARAMETER

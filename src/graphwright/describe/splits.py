@@ -1,0 +1,344 @@
+"""The splits of one call of an operator: the symbolic ones with its sizes put in.
+
+    >>> for split in splits("aten.mm", {}, Types(...)): print(split)
+    i: 0 of out; a[0]
+    j: 1 of out; b[1]
+    k: sum; a[1], b[0]
+
+A `Split` cuts its index into parts at any aligned positions; a `Part` says which region of each input the kernel
+gets (with a halo, and a fill value beyond the edges), the attributes to call it with, and where its outputs go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from itertools import pairwise
+from math import gcd
+from types import SimpleNamespace
+
+from graphwright.describe.analysis import (
+    END,
+    LO,
+    Combine,
+    Concat,
+    Join,
+    Partitions,
+    Refusal,
+    Same,
+    SymbolicSplit,
+    partitions,
+)
+from graphwright.describe.registry import Description, find
+from graphwright.describe.scatter import Mask
+from graphwright.describe.trace import Trace, Types, restate_attr, symbol_values, trace
+from graphwright.errors import MisalignedSplit
+from graphwright.ir import Attr, TensorType
+from graphwright.symbolic import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Elements [start, stop) of a dim; beyond the tensor's edges they hold `fill`."""
+
+    start: int
+    stop: int
+    fill: float | None = None
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+Region = tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one part of a split reads, calls and makes."""
+
+    lo: int
+    end: int
+    inputs: tuple[Region | None, ...]
+    outputs: tuple[Region, ...]
+    attrs: Mapping[str, Attr]
+    mask: Mask | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """One way to split a call of an operator.
+
+    `joins` says, per output, whether the parts concatenate, combine or are all the same. Cuts are allowed at
+    multiples of `quantum` only.
+    """
+
+    index: str
+    extent: int
+    quantum: int
+    joins: tuple[Join, ...]
+    cut_dims: frozenset[tuple[int, int]]
+    call: _Call = field(repr=False, compare=False)
+    symbolic: SymbolicSplit = field(repr=False, compare=False)
+
+    @property
+    def reducer(self) -> str | None:
+        """The reducer that puts the parts together, None where no output needs one."""
+        return next((j.reducer for j in self.joins if isinstance(j, Combine)), None)
+
+    @property
+    def max_parts(self) -> int:
+        """The largest number of parts with something to do in each."""
+        return -(-self.extent // self.quantum)
+
+    def cuts(self, num_parts: int) -> tuple[int, ...]:
+        """Balanced, aligned positions: part p is [cuts[p], cuts[p + 1])."""
+        if not 1 <= num_parts <= self.max_parts:
+            raise MisalignedSplit(
+                f"{self.call.op} splits along {self.index} (extent {self.extent}, quantum {self.quantum}) into at "
+                f"most {self.max_parts} parts, not {num_parts}"
+            )
+        units = self.max_parts
+        return tuple(
+            min(self.extent, (units * p // num_parts) * self.quantum) for p in range(num_parts + 1)
+        )
+
+    def parts(self, num_parts: int) -> tuple[Part, ...]:
+        """`num_parts` parts of nearly equal size."""
+        cuts = self.cuts(num_parts)
+        return tuple(self.part(a, b) for a, b in pairwise(cuts))
+
+    def part(self, lo: int, end: int) -> Part:
+        """The part that computes [lo, end) of the index."""
+        if not 0 <= lo < end <= self.extent:
+            raise MisalignedSplit(
+                f"[{lo}, {end}) is not inside {self.index}'s range [0, {self.extent})"
+            )
+        if lo % self.quantum or (end % self.quantum and end != self.extent):
+            raise MisalignedSplit(
+                f"{self.call.op} splits along {self.index} at multiples of {self.quantum}; [{lo}, {end}) is not aligned"
+            )
+        if not _inside(self, lo, end):
+            raise MisalignedSplit(
+                f"{self.call.op} cannot compute {self.index} in [{lo}, {end}) alone"
+            )
+        return _part(self, lo, end)
+
+    def __str__(self) -> str:
+        joins = ", ".join(dict.fromkeys(_show(j) for j in self.joins))
+        names = self.call.trace.names
+        cut = ", ".join(f"{names[a]}[{d}]" for a, d in sorted(self.cut_dims))
+        return f"{self.index}: {joins}; cuts {cut or 'nothing'}"
+
+
+def _show(join: Join) -> str:
+    match join:
+        case Concat(dim):
+            return f"concatenate dim {dim}"
+        case Combine(reducer):
+            return f"combine by {reducer}"
+        case Same():
+            return "the same in every part"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """One call of an operator with everything symbolic resolved."""
+
+    op: str
+    attrs: Mapping[str, Attr]
+    types: Types
+    trace: Trace
+    values: Mapping[Symbol, int]
+
+
+def splits(op: str, attrs: Mapping[str, Attr], types: Types) -> tuple[Split, ...]:
+    """Every basic split of a call; none for an operator without a description."""
+    description = find(op)
+    return () if description is None else splits_of(description, attrs, types)
+
+
+def splits_of(
+    description: Description, attrs: Mapping[str, Attr], types: Types
+) -> tuple[Split, ...]:
+    """Every basic split of a call, by a given description."""
+    return _splits(_Key(description, attrs, types))
+
+
+def refusals(op: str, attrs: Mapping[str, Attr], types: Types) -> tuple[Refusal, ...]:
+    """Why the other indices of a described operator cannot be split."""
+    description = find(op)
+    return () if description is None else analyse(trace(description, attrs, types)).refusals
+
+
+class _Key:
+    """A call as a cache key."""
+
+    __slots__ = ("_hash", "attrs", "description", "types")
+
+    def __init__(self, description: Description, attrs: Mapping[str, Attr], types: Types) -> None:
+        self.description, self.attrs, self.types = description, attrs, types
+        self._hash = hash((id(description), tuple(sorted(attrs.items(), key=_by_name)), types))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Key)
+            and self.description is other.description
+            and self.types == other.types
+            and dict(self.attrs) == dict(other.attrs)
+        )
+
+
+def _by_name(item: tuple[str, Attr]) -> str:
+    return item[0]
+
+
+@lru_cache(maxsize=65536)
+def _splits(key: _Key) -> tuple[Split, ...]:
+    traced = trace(key.description, key.attrs, key.types)
+    values = traced.environment(key.attrs, key.types)
+    call = _Call(key.description.op, key.attrs, key.types, traced, values)
+    made = (_concrete(symbolic, call) for symbolic in analyse(traced).splits)
+    return tuple(split for split in made if split is not None)
+
+
+@cache
+def analyse(traced: Trace) -> Partitions:
+    """The symbolic splits of a trace, derived once."""
+    return partitions(traced)
+
+
+def _concrete(symbolic: SymbolicSplit, call: _Call) -> Split | None:
+    extent = int(symbolic.extent.evaluate(call.values))
+    if extent < 2:
+        return None
+    quantum = _quantum(symbolic, call)
+    if quantum >= extent:
+        return None
+    split = Split(
+        index=symbolic.index,
+        extent=extent,
+        quantum=quantum,
+        joins=symbolic.joins,
+        cut_dims=frozenset(symbolic.cuts),
+        call=call,
+        symbolic=symbolic,
+    )
+    return split if all(_inside(split, *b) for b in _ends(split)) else None
+
+
+def _quantum(symbolic: SymbolicSplit, call: _Call) -> int:
+    """The smallest step at which every shift is a multiple of its divisor.
+
+    A shift may itself hold a quotient (``lo // n`` for a dim merged of three), which is exact once lo is a multiple
+    of n; so the step grows until nothing changes.
+    """
+    quantum, before = 1, 0
+    while quantum != before:
+        before = quantum
+        for shift, divisor in symbolic.aligned:
+            step = int(shift.evaluate({**call.values, LO: quantum, END: quantum}))
+            size = int(divisor.evaluate(call.values))
+            quantum *= size // gcd(step, size)
+    return quantum
+
+
+def _ends(split: Split) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The first and the last part of the finest cut: where a region could leave its tensor."""
+    last = (split.max_parts - 1) * split.quantum
+    return (0, split.quantum), (last, split.extent)
+
+
+def _inside(split: Split, lo: int, end: int) -> bool:
+    """Whether a part's regions hold all that it reads, and lie in their tensors where nothing fills them up."""
+    values = {**split.call.values, LO: lo, END: end}
+    for (arg, dim), cut in split.symbolic.cuts.items():
+        t = split.call.types.inputs[arg]
+        assert t is not None
+        start, first = int(cut.start.evaluate(values)), int(cut.first.evaluate(values))
+        stop = start + int(cut.length.evaluate(values))
+        if first < start or (cut.fill is None and not 0 <= start <= stop <= t.shape[dim]):
+            return False
+    fixed = split.call.trace.fixed
+    local = _local_values(split, _part(split, lo, end)) if fixed else {}
+    return all(int(poly.evaluate(local)) == values[symbol] for symbol, poly in fixed.items())
+
+
+def _local_values(split: Split, part: Part) -> dict[Symbol, int]:
+    """The value of every size and attribute as one part's kernel sees it."""
+    types = split.call.types
+    inputs = tuple(
+        None if t is None or region is None else TensorType(_sizes(region), t.dtype)
+        for t, region in zip(types.inputs, part.inputs, strict=True)
+    )
+    outputs = tuple(
+        TensorType(_sizes(region), t.dtype)
+        for t, region in zip(types.outputs, part.outputs, strict=True)
+    )
+    return symbol_values(split.call.trace.description, part.attrs, Types(inputs, outputs))
+
+
+def _part(split: Split, lo: int, end: int) -> Part:
+    call, symbolic = split.call, split.symbolic
+    values = {**call.values, LO: lo, END: end}
+    inputs: list[Region | None] = []
+    for arg, t in enumerate(call.types.inputs):
+        if t is None:
+            inputs.append(None)
+            continue
+        region: list[Slice] = []
+        for dim, size in enumerate(t.shape):
+            cut = symbolic.cuts.get((arg, dim))
+            if cut is None:
+                region.append(Slice(0, size))
+            else:
+                start = int(cut.start.evaluate(values))
+                region.append(Slice(start, start + int(cut.length.evaluate(values)), cut.fill))
+        inputs.append(tuple(region))
+    outputs = tuple(
+        tuple(
+            Slice(lo, end) if join == Concat(dim) else Slice(0, size)
+            for dim, size in enumerate(t.shape)
+        )
+        for join, t in zip(split.joins, call.types.outputs, strict=True)
+    )
+    return Part(
+        lo=lo,
+        end=end,
+        inputs=tuple(inputs),
+        outputs=outputs,
+        attrs=_local_attrs(call, symbolic, values, inputs, outputs),
+        mask=symbolic.mask,
+    )
+
+
+def _local_attrs(
+    call: _Call,
+    symbolic: SymbolicSplit,
+    values: Mapping[Symbol, int],
+    inputs: list[Region | None],
+    outputs: tuple[Region, ...],
+) -> Mapping[str, Attr]:
+    changed = {s.name: int(poly.evaluate(values)) for s, poly in symbolic.attrs.items()}
+    attrs = {name: _with_changes(name, value, changed) for name, value in call.attrs.items()}
+    tensors = [None if r is None else SimpleNamespace(shape=_sizes(r)) for r in inputs]
+    outs = [SimpleNamespace(shape=_sizes(r)) for r in outputs]
+    for name, restate in call.trace.description.restated.items():
+        if name in attrs:
+            new = restate_attr(restate, call.trace.names, tensors, outs, attrs)
+            attrs[name] = tuple(new) if isinstance(new, list | tuple) else new  # type: ignore[assignment]
+    return attrs
+
+
+def _with_changes(name: str, value: Attr, changed: Mapping[str, int]) -> Attr:
+    if isinstance(value, tuple):
+        return tuple(_with_changes(f"{name}.{n}", v, changed) for n, v in enumerate(value))
+    return changed.get(name, value)
+
+
+def _sizes(region: Region) -> tuple[int, ...]:
+    return tuple(piece.size for piece in region)

@@ -1,0 +1,140 @@
+"""Check a description against the kernel that PyTorch runs.
+
+Three things must hold on any inputs, and all are checked by running the kernel itself:
+
+1. `reference`, which knows the description alone, gives what the kernel gives;
+2. for every derived split, the kernel run on the parts' regions, and joined as the split says, gives it too;
+3. where the operator is said to be linear in some arguments, the kernel adds up: op(a1 + a2) = op(a1) + op(a2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+
+from graphwright.capture.invoke import call_kernel
+from graphwright.describe import (
+    Description,
+    Split,
+    Types,
+    linear_sets,
+    reference_of,
+    require,
+    splits_of,
+    trace,
+)
+from graphwright.errors import WrongDescription
+from graphwright.ir import Attr, TensorType
+from graphwright.run.parts import Inputs, run_split
+
+
+def check_operator(
+    op: str,
+    attrs: Mapping[str, Attr],
+    inputs: Inputs,
+    *,
+    description: Description | None = None,
+    num_parts: Sequence[int] = (2, 3, 4),
+    tolerance: float = 1e-9,
+) -> tuple[Split, ...]:
+    """Raise `WrongDescription` unless the description of `op` is true for this call; return the splits checked."""
+    call = _Call(op, attrs, inputs, call_kernel(op, inputs, attrs), tolerance)
+    description = description or require(op)
+    types = types_of(inputs, call.outputs)
+    derived = splits_of(description, attrs, types)
+    traced = trace(description, attrs, types)
+    if traced.random:
+        again = types_of(inputs, call_kernel(op, inputs, attrs))
+        if again != types or derived:
+            raise WrongDescription(
+                f"{op} is random: it makes {types} again, not {again}, and has no splits"
+            )
+        return ()
+    arrays = [None if t is None else t.detach().numpy() for t in inputs]
+    found = reference_of(description, attrs, arrays, types)
+    call.compare("by its description", [torch.from_numpy(array.copy()) for array in found])
+    for split in derived:
+        for cuts in cut_positions(split, num_parts):
+            try:
+                joined = run_split(split, inputs, cuts)
+            except (RuntimeError, IndexError) as error:
+                raise WrongDescription(
+                    f"{op}: the kernel refuses a part along {split.index} cut at {cuts}: {error}"
+                ) from error
+            call.compare(f"from parts along {split.index} cut at {cuts}", joined)
+    for arguments in linear_sets(traced):
+        added = [inputs[a] for a in arguments]
+        if any(t is not None and t.dtype == torch.bool for t in added):
+            continue  # truth values are never added up
+        if all(t.dtype.startswith("float") for t in types.outputs):
+            call.compare(
+                f"as a sum, being linear in arguments {sorted(arguments)},", call.added(arguments)
+            )
+    return derived
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of an operator with its outputs, to compare others with."""
+
+    op: str
+    attrs: Mapping[str, Attr]
+    inputs: Inputs
+    outputs: tuple[torch.Tensor, ...]
+    tolerance: float
+
+    def compare(self, how: str, found: Sequence[torch.Tensor]) -> None:
+        for number, (want, got) in enumerate(zip(self.outputs, found, strict=True)):
+            if got.shape != want.shape or not torch.allclose(
+                got.to(want.dtype), want, rtol=self.tolerance, atol=self.tolerance, equal_nan=True
+            ):
+                shapes = ", ".join(
+                    "absent" if t is None else str(tensor_type(t)) for t in self.inputs
+                )
+                raise WrongDescription(
+                    f"{self.op}: output {number} {how} differs from the kernel's, for {shapes} and "
+                    f"{dict(self.attrs)}:\n{got}\nagainst\n{want}"
+                )
+
+    def added(self, arguments: frozenset[int]) -> list[torch.Tensor]:
+        """The sum of the outputs for two halves of the arguments."""
+        halves: list[list[torch.Tensor | None]] = [[], []]
+        for position, tensor in enumerate(self.inputs):
+            if tensor is None or position not in arguments:
+                pair = (tensor, tensor)
+            else:
+                first = torch.where(tensor > 0, tensor * 0.25, tensor - 1).to(tensor.dtype)
+                pair = (first, tensor - first)
+            for half, piece in zip(halves, pair, strict=True):
+                half.append(piece)
+        made = [call_kernel(self.op, half, self.attrs) for half in halves]
+        return [a + b for a, b in zip(*made, strict=True)]
+
+
+def cut_positions(split: Split, num_parts: Sequence[int]) -> list[tuple[int, ...]]:
+    """Balanced and deliberately uneven cuts."""
+    found: list[tuple[int, ...]] = []
+    for count in num_parts:
+        if count <= split.max_parts:
+            found.append(split.cuts(count))
+            if split.max_parts > count:  # the first part takes all that the others can spare
+                sizes = [split.max_parts - count + 1] + [1] * (count - 1)
+                uneven = [min(split.extent, n * split.quantum) for n in accumulate(sizes)]
+                found.append((0, *uneven))
+    return list(dict.fromkeys(found))
+
+
+def types_of(inputs: Inputs, outputs: Sequence[torch.Tensor]) -> Types:
+    """The types of a call that was made."""
+    return Types(
+        tuple(None if t is None else tensor_type(t) for t in inputs),
+        tuple(tensor_type(t) for t in outputs),
+    )
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Shape and dtype of a tensor."""
+    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))

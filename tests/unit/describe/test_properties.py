@@ -1,0 +1,69 @@
+"""Linearity, element-wise and view, from the description alone."""
+
+import pytest
+
+from calls import find_properties
+from graphwright.describe import Types, cost, describe
+from graphwright.describe.language import Max, Sum, function, where
+from graphwright.describe.registry import _DESCRIPTIONS
+from graphwright.ir import TensorType
+
+exp = function("exp")
+
+LINEAR = [
+    (lambda a, b: lambda i: a[i] + b[i], [{0, 1}]),
+    (lambda a, b: lambda i: a[i] * b[i], [{0}, {1}]),
+    (lambda a, b: lambda i: a[i] / b[i], [{0}]),
+    (lambda a, b: lambda i: a[i] - 2 * b[i], [{0, 1}]),
+    (lambda a, b: lambda i: exp(a[i]) * b[i], [{1}]),
+    (lambda a, b: lambda i: a[i] * a[i] + b[i], []),
+    (lambda a, b: lambda i: a[i] + b[i] + 1, []),
+    (lambda a, b: lambda i: where(b[i] > 0, a[i], 0), [{0}]),
+    (lambda a, b: lambda i: where(b[i] > 0, a[i], 1), []),
+    (lambda a, b: lambda i: Sum(lambda k: a[k] * b[k]), [{0}, {1}]),
+    (lambda a, b: lambda i: Max(lambda k: a[k]) + b[i], []),
+    (lambda a, b: lambda i: -a[i] + 0 * b[i], [{0}, {0, 1}]),
+    (lambda a, b: lambda i: a.pad(0)[i - 1] + b[i], [{0, 1}]),
+    (lambda a, b: lambda i: a.pad(1)[i - 1] + b[i], []),
+]
+
+
+@pytest.mark.parametrize(("description", "expected"), LINEAR)
+def test_linearity(description, expected):
+    found = find_properties(description, [(4,), (4,)], [(4,)])
+    assert sorted(map(sorted, found.linear)) == sorted(map(sorted, expected))
+
+
+def test_element_wise_allows_broadcasting():
+    add = lambda a, b: lambda *i: a[i] + b[i]
+    assert find_properties(add, [(4, 5), (1, 5)], [(4, 5)]).elementwise
+    assert find_properties(add, [(4, 5), (5,)], [(4, 5)]).elementwise
+    transposed = lambda a: lambda i, j: a[j, i] + 1
+    assert not find_properties(transposed, [(4, 4)], [(4, 4)]).elementwise
+
+
+def test_a_view_computes_nothing():
+    assert find_properties(lambda a: lambda i, j: a[j, i], [(4, 5)], [(5, 4)]).view
+    assert not find_properties(lambda a: lambda i, j: a[j, i] * 2, [(4, 5)], [(5, 4)]).view
+
+
+def test_the_cost_of_a_matrix_product_is_counted():
+    types = Types(
+        (TensorType((4, 6), "float32"), TensorType((6, 8), "float32")),
+        (TensorType((4, 8), "float32"),),
+    )
+    found = cost("aten.mm", {}, types)
+    assert found.operations == 2 * 4 * 6 * 8
+    assert found.bytes == 4 * (4 * 6 + 6 * 8 + 4 * 8)
+
+
+def test_what_is_used_by_every_element_is_counted_once():
+    @describe("test.centre")
+    def centre(x):
+        return lambda i, j: x[i, j] - Sum(lambda k: x[i, k])
+
+    try:
+        types = Types((TensorType((10, 20), "float32"),), (TensorType((10, 20), "float32"),))
+        assert cost("test.centre", {}, types).operations == 200 + 200
+    finally:
+        del _DESCRIPTIONS["test.centre"]
