@@ -1,0 +1,119 @@
+"""Batch normalisation.
+
+In training it reduces over all dims but the channels, so only these split (the capture stage therefore writes it
+out as sums, which split along the batch too); in evaluation it is element-wise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from graphwright.describe.expression import Expr
+from graphwright.describe.language import Int, Sum, Tensor, constant, function, ignored
+from graphwright.describe.library.normalisation import affine, square
+from graphwright.describe.registry import describe
+
+Element = Callable[..., Expr]
+sqrt = function("sqrt")
+
+
+def statistics(x: Tensor) -> tuple[Element, Element]:
+    """Each channel's mean, and its variance around a given one, in this batch."""
+    others = (x.shape[0], *x.shape[2:])
+
+    def mean(c: Int) -> Expr:
+        return Sum(lambda n, *y: x[(n, c, *y)], over=others) / prod(others)
+
+    def variance(c: Int, centre: Expr) -> Expr:
+        return Sum(lambda n, *y: square(x[(n, c, *y)] - centre), over=others) / prod(others)
+
+    return mean, variance
+
+
+def inverse(variance: Expr, eps: float) -> Expr:
+    """The inverse deviation."""
+    return 1 / sqrt(variance + eps)
+
+
+def nothing(_: Int) -> Expr:
+    """The elements of the empty statistics that a kernel returns in evaluation."""
+    return constant(0)
+
+
+def beside(value: Expr, unused: Sequence[Tensor | None], c: Int) -> Expr:
+    """The value; statistics that do not enter it are still those of the same channels."""
+    return sum((ignored(t[c]) for t in unused if t is not None), start=value)
+
+
+@describe("aten.native_batch_norm", "aten._native_batch_norm_legit")
+def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, *, training: bool, eps: float):  # fmt: skip
+    if training:
+        out, mean, invstd = batch_norm_no_stats(x, weight, bias, eps=eps)
+        return out, lambda c: beside(mean(c), [running_mean, running_var], c), invstd
+    assert running_mean is not None and running_var is not None
+    return batch_norm_no_training(x, weight, bias, running_mean, running_var, eps=eps)
+
+
+@describe("aten._native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(x: Tensor, weight: Tensor | None, bias: Tensor | None, *, eps: float):
+    mean, variance = statistics(x)
+
+    def out(n: Int, c: Int, *y: Int) -> Expr:
+        centre = mean(c)
+        return affine(
+            (x[(n, c, *y)] - centre) * inverse(variance(c, centre), eps), weight, bias, [c]
+        )
+
+    return out, mean, lambda c: inverse(variance(c, mean(c)), eps)
+
+
+@describe("aten._native_batch_norm_legit_no_training")
+def batch_norm_no_training(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, *, eps: float):  # fmt: skip
+    def out(n: Int, c: Int, *y: Int) -> Expr:
+        return affine((x[(n, c, *y)] - mean[c]) * inverse(var[c], eps), weight, bias, [c])
+
+    return out, nothing, nothing
+
+
+@describe("aten._native_batch_norm_legit_functional")
+def batch_norm_functional(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, *, training: bool, momentum: float, eps: float):  # fmt: skip
+    outs = batch_norm(x, weight, bias, running_mean, running_var, training=training, eps=eps)
+    if not training:
+        return *outs, lambda c: running_mean[c], lambda c: running_var[c]
+    mean, variance = statistics(x)
+    n = prod((x.shape[0], *x.shape[2:]))
+
+    def new_mean(c: Int) -> Expr:
+        return (1 - momentum) * running_mean[c] + momentum * mean(c)
+
+    def new_var(c: Int) -> Expr:
+        return (1 - momentum) * running_var[c] + momentum * variance(c, mean(c)) * n / (n - 1)
+
+    return *outs, new_mean, new_var
+
+
+@describe("aten.native_batch_norm_backward")
+def batch_norm_backward(g: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, *, train: bool, eps: float):  # fmt: skip
+    others = (x.shape[0], *x.shape[2:])
+    running = (running_mean, running_var)
+    (mean, spread), unused = ((save_mean, save_invstd), running) if train else (running, ())
+    assert mean is not None and spread is not None
+    invstd: Element = lambda c: spread[c] if train else inverse(spread[c], eps)
+
+    def normal(n: Int, c: Int, *y: Int) -> Expr:
+        return (x[(n, c, *y)] - mean[c]) * invstd(c)
+
+    def grad_weight(c: Int) -> Expr:
+        return beside(Sum(lambda n, *y: g[(n, c, *y)] * normal(n, c, *y), over=others), unused, c)
+
+    def grad_bias(c: Int) -> Expr:
+        return Sum(lambda n, *y: g[(n, c, *y)], over=(g.shape[0], *g.shape[2:]))
+
+    def grad_input(n: Int, c: Int, *y: Int) -> Expr:
+        own = g[(n, c, *y)]
+        if train:
+            own = own - (grad_bias(c) + normal(n, c, *y) * grad_weight(c)) / prod(others)
+        return affine(own * invstd(c), weight, None, [c])
+
+    return grad_input, grad_weight, grad_bias

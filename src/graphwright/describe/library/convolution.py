@@ -1,0 +1,109 @@
+"""Convolutions in any number of spatial dims, and their gradients.
+
+With groups, output channel co belongs to group ``co // cog`` and reads the ``cig`` input channels of that group; cog is
+the same in every part, so a grouped convolution splits between groups. ``groups`` itself restates the shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from graphwright.describe.expression import Expr
+from graphwright.describe.language import Int, Sum, Tensor, equal, expect, fixed, where
+from graphwright.describe.registry import describe
+
+Ints = Sequence[Int]
+
+
+@describe(
+    "aten.convolution",
+    groups=lambda x, w, out, transposed: (out if transposed else x).shape[1] // w.shape[1],
+)
+def convolution(x: Tensor, w: Tensor, bias: Tensor | None, *, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: Int, out: Tensor):  # fmt: skip
+    if transposed:
+        expect_sizes(x, w, out, stride, padding, dilation, output_padding)
+    body = (spread if transposed else gather)(x, w, stride, padding, dilation, groups)
+    return body if bias is None else lambda b, c, *y: body(b, c, *y) + bias[c]
+
+
+@describe(
+    "graphwright.convolution_grad_input",
+    input_size=lambda out: out.shape,
+    groups=lambda g, w, out, transposed: (g if transposed else out).shape[1] // w.shape[1],
+)
+def convolution_grad_input(g: Tensor, w: Tensor, *, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: Int):  # fmt: skip
+    return (gather if transposed else spread)(g, w, stride, padding, dilation, groups)
+
+
+@describe(
+    "graphwright.convolution_grad_weight",
+    weight_size=lambda out: out.shape,
+    groups=lambda g, x, out, transposed: (g if transposed else x).shape[1] // out.shape[1],
+)
+def convolution_grad_weight(g: Tensor, x: Tensor, *, weight_size: Ints, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: Int):  # fmt: skip
+    a, b = (x, g) if transposed else (g, x)
+    channel = group_channel(weight_size[0], weight_size[1], groups)
+    return lambda co, ci, *d: Sum(
+        lambda n, *y: (
+            a[n, co, *y] * b.pad(0)[n, channel(co, ci), *window(y, d, stride, padding, dilation)]
+        ),
+        over=[a.shape[0], *a.shape[2:]],
+    )
+
+
+def gather(
+    x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, groups: Int
+) -> Callable[..., Expr]:
+    """Each output element gathers a window of x."""
+    channel = group_channel(w.shape[0], w.shape[1], groups)
+    return lambda b, co, *y: Sum(
+        lambda ci, *d: (
+            x.pad(0)[b, channel(co, ci), *window(y, d, stride, padding, dilation)] * w[co, ci, *d]
+        ),
+        over=w.shape[1:],
+    )
+
+
+def spread(
+    g: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, groups: Int
+) -> Callable[..., Expr]:
+    """Each element of g is spread over a window of the output; seen from there, a gather with division."""
+    cog = w.shape[0] if groups == 1 else fixed(w.shape[0] // groups)
+    cig = w.shape[1]
+
+    def element(b: Int, ci: Int, *y: Int) -> Expr:
+        first, own = (0, ci) if groups == 1 else (ci // cig * cog, ci % cig)
+
+        def term(co: Int, *d: Int) -> Expr:
+            at = [t + p - k * step for t, p, k, step in zip(y, padding, d, dilation, strict=True)]
+            inner = [t if s == 1 else t // s for t, s in zip(at, stride, strict=True)]
+            met = [equal(t % s, 0) for t, s in zip(at, stride, strict=True) if s != 1]
+            value = g.pad(0)[b, first + co, *inner] * w[first + co, own, *d]
+            return where(reduce(Expr.__and__, met), value, 0) if met else value
+
+        return Sum(term, over=[cog, *w.shape[2:]])
+
+    return element
+
+
+def expect_sizes(x: Tensor, w: Tensor, out: Tensor, stride: Ints, padding: Ints, dilation: Ints, extra: Ints) -> None:  # fmt: skip
+    """A transposed kernel computes its output's sizes, padding both sides alike, so few parts come out right."""
+    for n, m, k, s, p, d, e in zip(out.shape[2:], x.shape[2:], w.shape[2:], stride, padding, dilation, extra, strict=True):  # fmt: skip
+        expect(n, (m - 1) * s - 2 * p + d * (k - 1) + e + 1)
+
+
+def window(y: Ints, d: Ints, stride: Ints, padding: Ints, dilation: Ints) -> list[Int]:
+    """Where tap d of the window of output y lies in the input."""
+    return [
+        t * s + k * step - p
+        for t, k, s, p, step in zip(y, d, stride, padding, dilation, strict=True)
+    ]
+
+
+def group_channel(num_out: Int, num_in: Int, groups: Int) -> Callable[[Int, Int], Int]:
+    """The input channel that is number ci in the group of output channel co."""
+    if groups == 1:
+        return lambda co, ci: ci
+    per_group = fixed(num_out // groups)
+    return lambda co, ci: co // per_group * num_in + ci

@@ -1,0 +1,246 @@
+"""Lookups by an index tensor, and scatters, which are their gradients.
+
+A lookup is an index that is itself a read: ``w[idx[i], j]``. A scatter is said from where it arrives: an output element
+collects every source element whose index names it. Both then split over the rows of the table by a mask. Where several
+source elements may arrive and the kernel keeps any one of them, the description holds for indices without repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from graphwright.describe.expression import Expr
+from graphwright.describe.language import (
+    Any,
+    ArgMax,
+    Int,
+    Max,
+    Min,
+    Opaque,
+    Prod,
+    Sum,
+    Tensor,
+    constant,
+    equal,
+    function,
+    where,
+    whole,
+)
+from graphwright.describe.library.shape import at
+from graphwright.describe.registry import describe, leave_undescribed
+
+maximum, minimum, differs = map(function, ("maximum", "minimum", "ne"))
+
+Index = Sequence[Int]
+
+leave_undescribed("the shape of its result depends on values", "aten.masked_select")
+
+
+# -- tables -----------------------------------------------------------------------------------------
+
+
+@describe("aten.embedding")
+def embedding(w: Tensor, index: Tensor):
+    return lambda *i: w[index[i[:-1]], i[-1]]
+
+
+@describe("aten.embedding_dense_backward", num_weights=lambda out: out.shape[0])
+def embedding_dense_backward(
+    g: Tensor, index: Tensor, *, padding_idx: Int, scale_grad_by_freq: bool
+):
+    def row(v: Int, j: Int) -> Expr:
+        total = Sum(lambda *p: where(equal(v, index[p]), g[(*p, j)], 0), over=index.shape)
+        if scale_grad_by_freq:
+            total = total / maximum(
+                Sum(lambda *p: where(equal(v, index[p]), 1, 0), over=index.shape), 1
+            )
+        return where(equal(v, padding_idx), 0, total)
+
+    return row
+
+
+@describe("aten._embedding_bag")
+def embedding_bag(w: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | None, *, mode: Int, include_last_offset: bool, padding_idx: Int, outs: Sequence[Tensor]):  # fmt: skip
+    num_bags, num_indices = outs[0].shape[0], index.shape[0]
+    for out in outs:  # the first offset has to be 0, so a part cannot begin with another bag
+        whole(out.shape[0])
+
+    def held(b: Int, p: Int) -> Expr:
+        end = (
+            offsets[b + 1]
+            if include_last_offset
+            else where(b + 1 < num_bags, offsets[b + 1], num_indices)
+        )
+        return (offsets[b] <= p) & (end > p) & differs(index[p], padding_idx)
+
+    def count(b: Int) -> Expr:
+        return Sum(lambda p: where(held(b, p), 1, 0), over=num_indices)
+
+    def row(p: Int, j: Int) -> Expr:
+        return w[index[p], j] if weights is None else w[index[p], j] * weights[p]
+
+    def total(b: Int, j: Int) -> Expr:
+        return Sum(lambda p: where(held(b, p), row(p, j), 0), over=num_indices)
+
+    def largest(reduce: Callable[..., Expr], b: Int, j: Int) -> Expr:
+        return reduce(lambda p: where(held(b, p), w[index[p], j], -inf), over=num_indices)
+
+    def bag_of(p: Int) -> Expr:
+        return Sum(lambda b: where(offsets[b] <= p, 1, 0), over=offsets.shape[0]) - 1
+
+    bags = bag_of if outs[1].shape[0] != 0 else lambda p: constant(0)
+    match int(mode):
+        case 0:
+            return total, bags, lambda b: constant(0), lambda b: constant(0)
+        case 1:
+            return lambda b, j: total(b, j) / maximum(count(b), 1), bags, count, count
+        case _:
+            return (
+                lambda b, j: where(count(b) > 0, largest(Max, b, j), 0),
+                bags,
+                count,
+                lambda b, j: where(count(b) > 0, index[largest(ArgMax, b, j)], 0),
+            )
+
+
+@describe("aten._embedding_bag_dense_backward", num_weights=lambda out: out.shape[0])
+def embedding_bag_dense_backward(g: Tensor, index: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor, weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
+    if scale_grad_by_freq:  # the CPU kernel does not divide by the count of the row itself
+        made = Opaque("scaled_bag_gradient")
+        return lambda v, j: made(g[:, j], index[:], bag[:], bag_size[:])[v]
+
+    def term(p: Int, j: Int) -> Expr:
+        value: Expr = g[bag[p], j]
+        if mode == 1:
+            value = value / maximum(bag_size[bag[p]], 1)  # a bag of padding alone has size 0
+        return value if weights is None else value * weights[p]
+
+    def row(v: Int, j: Int) -> Expr:
+        if mode == 2:
+            return Sum(lambda b: where(equal(v, largest[b, j]) & (bag_size[b] > 0), g[b, j], 0))
+        total = Sum(lambda p: where(equal(v, index[p]), term(p, j), 0))
+        return where(equal(v, padding_idx), 0, total)
+
+    return row
+
+
+@describe("aten.one_hot", num_classes=lambda out: out.shape[-1])
+def one_hot(x: Tensor):
+    return lambda *i: where(equal(i[-1], x[i[:-1]]), 1, 0)
+
+
+# -- along one dim ----------------------------------------------------------------------------------
+
+
+@describe("aten.index_select")
+def index_select(x: Tensor, index: Tensor, *, dim: Int):
+    d = int(dim) % x.rank
+    return lambda *i: x[at(i, d, index[(i[d],)])]
+
+
+@describe("aten.gather")
+def gather(x: Tensor, index: Tensor, *, dim: Int):
+    d = int(dim) % max(x.rank, 1)
+    return lambda *i: x[at(i, d, index[i])]
+
+
+@describe("aten.index_add")
+def index_add(x: Tensor, index: Tensor, source: Tensor, *, dim: Int, alpha: Int):
+    d = int(dim) % x.rank
+    return lambda *i: (
+        x[i] + alpha * Sum(lambda p: where(equal(i[d], index[p]), source[at(i, d, p)], 0))
+    )
+
+
+@describe("aten.index_copy")
+def index_copy(x: Tensor, index: Tensor, source: Tensor, *, dim: Int):
+    d = int(dim) % x.rank
+    return lambda *i: where(
+        Any(lambda p: equal(i[d], index[p])),
+        Sum(lambda p: where(equal(i[d], index[p]), source[at(i, d, p)], 0)),
+        x[i],
+    )
+
+
+@describe("aten.index_fill.int_Scalar")
+def index_fill(x: Tensor, index: Tensor, *, dim: Int, value: float):
+    d = int(dim) % x.rank
+    return lambda *i: where(Any(lambda p: equal(i[d], index[p])), value, x[i])
+
+
+@describe("aten.index_fill.int_Tensor")
+def index_fill_tensor(x: Tensor, index: Tensor, value: Tensor, *, dim: Int):
+    d = int(dim) % x.rank
+    return lambda *i: where(Any(lambda p: equal(i[d], index[p])), value[()], x[i])
+
+
+@describe("aten.scatter.src")
+def scatter(x: Tensor, index: Tensor, src: Tensor, *, dim: Int):
+    arriving, arrives = scattered(x, index, src, dim)
+    return lambda *i: where(arrives(i), arriving(Sum, 0, i), x[i])
+
+
+@describe("aten.scatter.value")
+def scatter_value(x: Tensor, index: Tensor, *, dim: Int, value: float):
+    _, arrives = scattered(x, index, None, dim)
+    return lambda *i: where(arrives(i), value, x[i])
+
+
+@describe("aten.scatter_add")
+def scatter_add(x: Tensor, index: Tensor, src: Tensor, *, dim: Int):
+    arriving, _ = scattered(x, index, src, dim)
+    return lambda *i: x[i] + arriving(Sum, 0, i)
+
+
+@describe("aten.scatter_reduce.two")
+def scatter_reduce(
+    x: Tensor, index: Tensor, src: Tensor, *, dim: Int, reduce: str, include_self: bool
+):
+    arriving, arrives = scattered(x, index, src, dim)
+    ones, _ = scattered(x, index, None, dim)
+
+    def element(*i: Int) -> Expr:
+        if reduce == "mean":
+            total, count = arriving(Sum, 0, i), ones(Sum, 0, i)
+            mean = (x[i] + total) / (count + 1) if include_self else total / maximum(count, 1)
+            return where(arrives(i), mean, x[i])
+        fold, neutral, join = FOLDS[reduce]
+        found = arriving(fold, neutral, i)
+        return join(x[i], found) if include_self else where(arrives(i), found, x[i])
+
+    return element
+
+
+FOLDS: dict[str, tuple[Callable[..., Expr], float, Callable[..., Expr]]] = {
+    "sum": (Sum, 0, function("add")),
+    "prod": (Prod, 1, function("mul")),
+    "amax": (Max, -inf, maximum),
+    "amin": (Min, inf, minimum),
+}
+
+
+def scattered(x: Tensor, index: Tensor, src: Tensor | None, dim: Int):
+    """What arrives at an element of x: the fold of it over the index along `dim`, and whether anything does.
+
+    The index may be smaller than x: then nothing arrives beyond it, and the kernel cannot be given a part of that dim.
+    """
+    d = int(dim) % max(x.rank, 1)
+    smaller = [e for e in range(x.rank) if e != d and index.shape[e] != x.shape[e]]
+    for e in smaller:
+        whole(x.shape[e])
+    if src is not None and any(n != m for n, m in zip(index.shape, src.shape, strict=True)):
+        whole(x.shape[d])  # a mask over the index would not fit the source
+    names = index.pad(-1) if smaller else index
+
+    def arriving(fold: Callable[..., Expr], neutral: float, i: Index) -> Expr:
+        def one(p: Int) -> Expr:
+            value = 1 if src is None else src[at(i, d, p)]
+            return where(equal(i[d], names[at(i, d, p)]), value, neutral)
+
+        return fold(one, over=index.shape[d])
+
+    def arrives(i: Index) -> Expr:
+        return Any(lambda p: equal(i[d], names[at(i, d, p)]), over=index.shape[d])
+
+    return arriving, arrives

@@ -1,0 +1,134 @@
+"""Tensors put together of others: side by side, one written into a region of another, and the gradients of views.
+
+The gradient of a view is the view's input, zero wherever the view did not read. Offsets that a kernel could not take moved
+(a selected index that lies in another part) are `fixed`, so such a dim stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from graphwright.describe.expression import Expr
+from graphwright.describe.language import Int, Sum, Tensor, equal, expect, fixed, where, whole
+from graphwright.describe.library.shape import at, without
+from graphwright.describe.registry import describe
+
+# -- side by side, and one written into another -----------------------------------------------------
+
+
+@describe("aten.cat")
+def cat(*xs: Tensor, dim: Int, out: Tensor):
+    d = int(dim) % out.rank
+    held = [x for x in xs if x.rank == out.rank]  # an empty vector may stand beside any tensor
+
+    whole(out.shape[d])
+
+    def element(*i: Int) -> Expr:
+        parts: list[tuple[Int | int, Expr]] = []
+        start: Int | int = 0
+        for x in held:
+            parts.append((start, x[at(i, d, i[d] - start)]))
+            start = start + x.shape[d]
+        return choose(i[d], parts)
+
+    return element
+
+
+@describe("aten.stack")
+def stack(*xs: Tensor, dim: Int, out: Tensor):
+    d = int(dim) % out.rank
+
+    return lambda *i: choose(i[d], [(n, x[without(i, d)]) for n, x in enumerate(xs)])
+
+
+@describe("aten.slice_scatter")
+def slice_scatter(x: Tensor, src: Tensor, *, dim: Int, start: Int | None, step: Int):
+    d, first = int(dim) % x.rank, fixed(0 if start is None else start)
+
+    def element(*i: Int) -> Expr:
+        place = (i[d] - first) // step
+        met = (i[d] >= first) & (place < src.shape[d]) & equal((i[d] - first) % step, 0)
+        return where(met, src[at(i, d, place)], x[i])
+
+    return element
+
+
+@describe("aten.select_scatter")
+def select_scatter(x: Tensor, src: Tensor, *, dim: Int, index: Int):
+    d = int(dim) % x.rank
+    return lambda *i: where(equal(i[d], fixed(index)), src[without(i, d)], x[i])
+
+
+@describe("aten.diagonal_scatter")
+def diagonal_scatter(x: Tensor, src: Tensor, *, offset: Int, dim1: Int, dim2: Int):
+    met, place = on_diagonal(offset, dim1, dim2, x.rank)
+    return lambda *i: where(met(i), src[place(i)], x[i])
+
+
+# -- gradients of views -----------------------------------------------------------------------------
+
+
+@describe(
+    "aten.slice_backward",
+    input_sizes=lambda out: out.shape,
+    end=lambda g, dim, start, step: start + g.shape[dim] * step,
+)
+def slice_backward(g: Tensor, *, dim: Int, start: Int, step: Int, out: Tensor):
+    d = int(dim) % g.rank
+    if step == 1:
+        return lambda *i: g.pad(0)[at(i, d, i[d] - start)]
+    first = fixed(start)
+    return lambda *i: where(
+        equal((i[d] - first) % step, 0), g.pad(0)[at(i, d, (i[d] - first) // step)], 0
+    )
+
+
+@describe("aten.select_backward", input_sizes=lambda out: out.shape)
+def select_backward(g: Tensor, *, dim: Int, index: Int, out: Tensor):
+    d = int(dim) % out.rank
+    return lambda *i: where(equal(i[d], fixed(index)), g[without(i, d)], 0)
+
+
+@describe("aten.diagonal_backward", input_sizes=lambda out: out.shape)
+@describe("aten.diag_embed")
+def diagonal_backward(g: Tensor, *, offset: Int, dim1: Int, dim2: Int, out: Tensor):
+    met, place = on_diagonal(offset, dim1, dim2, out.rank)
+    return lambda *i: where(met(i), g[place(i)], 0)
+
+
+@describe("aten.unfold_backward", input_sizes=lambda out: out.shape)
+def unfold_backward(g: Tensor, *, dim: Int, size: Int, step: Int, out: Tensor):
+    d = int(dim) % out.rank
+    expect(g.shape[d], (out.shape[d] - size) // step + 1)
+    return lambda *i: Sum(
+        lambda k: where(
+            equal((i[d] - k) % step, 0), g.pad(0)[(*at(i, d, (i[d] - k) // step), k)], 0
+        ),
+        over=size,
+    )
+
+
+# -- words for the above ----------------------------------------------------------------------------
+
+
+def choose(place: Int, parts: Sequence[tuple[Int | int, Expr]]) -> Expr:
+    """The value of the part that `place` lies in, each given with where it begins; a tree, as there may be many."""
+    if len(parts) == 1:
+        return parts[0][1]
+    middle = len(parts) // 2
+    return where(
+        place < parts[middle][0], choose(place, parts[:middle]), choose(place, parts[middle:])
+    )
+
+
+def on_diagonal(
+    offset: Int, dim1: Int, dim2: Int, rank: int
+) -> tuple[Callable[[Sequence[Int]], Expr], Callable[[Sequence[Int]], tuple[Int, ...]]]:
+    """Whether an index lies on a diagonal, and the index of that element in a tensor of diagonals."""
+    a, b, shift = int(dim1) % rank, int(dim2) % rank, fixed(offset)
+    along = a if offset >= 0 else b
+    rest = [d for d in range(rank) if d not in (a, b)]
+    return (
+        lambda i: equal(i[b] - i[a], shift),
+        lambda i: (*(i[d] for d in rest), i[along]),
+    )

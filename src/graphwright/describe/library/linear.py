@@ -1,0 +1,133 @@
+"""Products of matrices and vectors, and distances between rows."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from graphwright.describe.expression import Expr
+from graphwright.describe.language import Int, Max, Opaque, Sum, Tensor, equal, function, where
+from graphwright.describe.registry import describe
+from graphwright.describe.scalar import Array
+
+absolute, differs, power, sign = map(function, ("abs", "ne", "pow", "sign"))
+
+
+@describe("aten.mm")
+def mm(a: Tensor, b: Tensor):
+    return lambda i, j: Sum(lambda k: a[i, k] * b[k, j])
+
+
+@describe("aten.bmm")
+def bmm(a: Tensor, b: Tensor):
+    return lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])
+
+
+@describe("aten.mv")
+def mv(a: Tensor, b: Tensor):
+    return lambda i: Sum(lambda k: a[i, k] * b[k])
+
+
+@describe("aten.dot", "aten.vdot")
+def dot(a: Tensor, b: Tensor):
+    return lambda: Sum(lambda k: a[k] * b[k])
+
+
+@describe("aten.outer", "aten.ger")
+def outer(a: Tensor, b: Tensor):
+    return lambda i, j: a[i] * b[j]
+
+
+@describe("aten.linear")
+def linear(x: Tensor, w: Tensor, bias: Tensor | None):
+    def element(*i: Int) -> Expr:
+        rows = () if w.rank == 1 else i[-1:]
+        lead = i[: x.rank - 1]
+        total = Sum(lambda k: x[(*lead, k)] * w[(*rows, k)])
+        return total if bias is None else total + bias[rows]
+
+    return element
+
+
+@describe("aten.addmm")
+def addmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
+    return lambda i, j: beta * c[i, j] + alpha * Sum(lambda k: a[i, k] * b[k, j])
+
+
+@describe("aten.baddbmm")
+def baddbmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
+    return lambda n, i, j: beta * c[n, i, j] + alpha * Sum(lambda k: a[n, i, k] * b[n, k, j])
+
+
+@describe("aten.addbmm")
+def addbmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
+    return lambda i, j: beta * c[i, j] + alpha * Sum(lambda n, k: a[n, i, k] * b[n, k, j])
+
+
+@describe("aten.addmv")
+def addmv(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
+    return lambda i: beta * c[i] + alpha * Sum(lambda k: a[i, k] * b[k])
+
+
+@describe("aten.addr")
+def addr(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
+    return lambda i, j: beta * c[i, j] + alpha * a[i] * b[j]
+
+
+@describe("aten.linalg_cross")
+def cross(a: Tensor, b: Tensor, *, dim: Int, out: Tensor):
+    d = int(dim) % out.rank
+
+    def element(*i: Int) -> Expr:
+        one, two = ((*i[:d], (i[d] + n) % 3, *i[d + 1 :]) for n in (1, 2))
+        return a[one] * b[two] - a[two] * b[one]
+
+    return element
+
+
+# -- distances ------------------------------------------------------------------------------------
+
+
+@describe("aten._cdist_forward")
+def cdist(a: Tensor, b: Tensor, *, p):
+    def element(*i: Int) -> Expr:
+        *n, row, column = i
+
+        def gap(k: Int) -> Expr:
+            return absolute(a[(*n, row, k)] - b[(*n, column, k)])
+
+        count = Sum(lambda k: where(differs(gap(k), 0), 1.0, 0.0), over=a.shape[-1])
+        finite = power(Sum(lambda k: power(gap(k), p), over=a.shape[-1]), 1 / p)
+        return where(equal(p, inf), Max(gap, over=a.shape[-1]), where(equal(p, 0), count, finite))
+
+    return element
+
+
+@describe("aten._cdist_backward")
+def cdist_backward(g: Tensor, a: Tensor, b: Tensor, distance: Tensor, *, p):
+    def element(*i: Int) -> Expr:
+        *n, row, k = i
+
+        def share(column: Int) -> Expr:
+            gap, length = a[(*n, row, k)] - b[(*n, column, k)], distance[(*n, row, column)]
+            finite = sign(gap) * power(absolute(gap) / length, p - 1)
+            slope = where(
+                equal(p, inf), where(equal(absolute(gap), length), sign(gap), 0.0), finite
+            )
+            flat = function("or")(equal(length, 0), equal(p, 0))
+            return g[(*n, row, column)] * where(flat, 0.0, slope)
+
+        return Sum(share, over=b.shape[-2])
+
+    return element
+
+
+def _pairs(x: Array, p: Array) -> Array:
+    rows, columns = np.triu_indices(len(x), 1)
+    return np.linalg.norm(x[rows] - x[columns], ord=float(p), axis=-1)
+
+
+@describe("aten._pdist_forward")
+def pdist(x: Tensor, *, p):
+    return lambda i: Opaque("distances of all pairs", _pairs)(x[:, :], p)[i]

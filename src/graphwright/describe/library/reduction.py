@@ -1,0 +1,243 @@
+"""Reductions over some dims of a tensor, and scans along one.
+
+A sum, product, maximum or ``any`` over parts combines; a mean does not, since it divides by a size that the parts do
+not have, nor does a variance, a norm or a position. All of that is found by the analysis: nothing here says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, prod
+
+import numpy as np
+
+from graphwright.describe.expression import Expr
+from graphwright.describe.language import (
+    ArgMax,
+    ArgMin,
+    Int,
+    Max,
+    Min,
+    Opaque,
+    Sum,
+    Tensor,
+    equal,
+    function,
+    reducer,
+    where,
+)
+from graphwright.describe.registry import describe
+from graphwright.describe.scalar import Array
+
+Dims = Sequence[Int] | Int | None
+Element = Callable[..., Expr]
+
+exp, log, sqrt, absolute, maximum = map(function, ("exp", "log", "sqrt", "abs", "maximum"))
+differs, isnan, power, truncated = map(function, ("ne", "isnan", "pow", "int"))
+
+
+def reduced_dims(x: Tensor, dim: Dims) -> list[int]:
+    """The dims that a reduction's argument means; none given means all."""
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(x.rank))
+    return sorted(int(d) % x.rank for d in (dim if isinstance(dim, Sequence) else [dim]) if x.rank)
+
+
+def fold(
+    reduce: Callable[..., Expr], x: Tensor, dim: Dims, keepdim: bool, body: Element = lambda v: v
+) -> Element:
+    """`body` of the elements of x along `dim`, put together by `reduce`."""
+    dims = reduced_dims(x, dim)
+    return lambda *i: reduce(
+        lambda *k: body(x[place(x, dims, keepdim, i, k)]), over=[x.shape[d] for d in dims]
+    )
+
+
+def place(
+    x: Tensor, dims: Sequence[int], keepdim: bool, i: Sequence[Int], k: Sequence[Int]
+) -> tuple[Int, ...]:
+    """The index into x of element k of what is reduced into output element i."""
+    others, inner = iter(i), iter(k)
+    index: list[Int] = []
+    for d in range(x.rank):
+        if d in dims:
+            index.append(next(inner))
+            if keepdim:
+                next(others)
+        else:
+            index.append(next(others))
+    return tuple(index)
+
+
+def count(x: Tensor, dims: Sequence[int]) -> Int | int:
+    """How many elements become one."""
+    return prod((x.shape[d] for d in dims), start=1)
+
+
+# -- reducers -------------------------------------------------------------------------------------
+
+
+def _describe_folds(reduce: Callable[..., Expr], *ops: str) -> None:
+    def reduction(x: Tensor, *, dim: Dims = None, keepdim: bool = False, dtype: str | None = None):
+        whole = (
+            dtype is not None and "int" in dtype
+        )  # elements are converted before they are added up
+        return fold(reduce, x, dim, keepdim, truncated if whole else lambda v: v)
+
+    describe(*ops)(reduction)
+
+
+for _name, _ops in {
+    "sum": ["aten.sum", "aten.sum.dim_IntList"],
+    "prod": ["aten.prod", "aten.prod.dim_int"],
+    "max": ["aten.amax", "aten.max"],
+    "min": ["aten.amin", "aten.min"],
+    "any": ["aten.any", "aten.any.dim", "aten.any.dims"],
+    "all": ["aten.all", "aten.all.dim", "aten.all.dims"],
+    "argmax": ["aten.argmax"],
+    "argmin": ["aten.argmin"],
+}.items():
+    _describe_folds(reducer(_name), *_ops)
+
+
+@describe("aten.max.dim")
+def max_dim(x: Tensor, *, dim: Int, keepdim: bool):
+    return fold(Max, x, dim, keepdim), fold(ArgMax, x, dim, keepdim)
+
+
+@describe("aten.min.dim")
+def min_dim(x: Tensor, *, dim: Int, keepdim: bool):
+    return fold(Min, x, dim, keepdim), fold(ArgMin, x, dim, keepdim)
+
+
+@describe("aten.aminmax")
+def aminmax(x: Tensor, *, dim: Int | None, keepdim: bool):
+    return fold(Min, x, dim, keepdim), fold(Max, x, dim, keepdim)
+
+
+@describe("aten.count_nonzero", "aten.count_nonzero.dim_IntList")
+def count_nonzero(x: Tensor, *, dim: Dims):
+    return fold(Sum, x, dim, False, lambda v: where(differs(v, 0), 1, 0))
+
+
+@describe("aten.nansum")
+def nansum(x: Tensor, *, dim: Dims, keepdim: bool):
+    return fold(Sum, x, dim, keepdim, lambda v: where(isnan(v), 0, v))
+
+
+# -- functions of reductions ----------------------------------------------------------------------
+
+
+@describe("aten.mean", "aten.mean.dim")
+def mean(x: Tensor, *, dim: Dims = None, keepdim: bool = False):
+    total = fold(Sum, x, dim, keepdim)
+    return lambda *i: total(*i) / count(x, reduced_dims(x, dim))
+
+
+def moments(x: Tensor, dim: Dims, keepdim: bool, correction: object) -> tuple[Element, Element]:
+    """The variance and the mean."""
+    dims = reduced_dims(x, dim)
+    average = mean(x, dim=dim, keepdim=keepdim)
+    free = maximum(count(x, dims) - correction, 0)
+
+    def variance(*i: Int) -> Expr:
+        centre = average(*i)
+        return fold(Sum, x, dim, keepdim, lambda v: (v - centre) * (v - centre))(*i) / free
+
+    return variance, average
+
+
+@describe("aten.var.correction")
+def var(x: Tensor, *, dim: Dims, keepdim: bool, correction: object):
+    return moments(x, dim, keepdim, 1 if correction is None else correction)[0]
+
+
+@describe("aten.var.dim")
+def var_dim(x: Tensor, *, dim: Dims, keepdim: bool, unbiased: bool):
+    return moments(x, dim, keepdim, int(unbiased))[0]
+
+
+@describe("aten.var_mean.correction")
+def var_mean(x: Tensor, *, dim: Dims, keepdim: bool, correction: object):
+    return moments(x, dim, keepdim, 1 if correction is None else correction)
+
+
+@describe("aten.std.correction")
+def std(x: Tensor, *, dim: Dims, keepdim: bool, correction: object):
+    variance = var(x, dim=dim, keepdim=keepdim, correction=correction)
+    return lambda *i: sqrt(variance(*i))
+
+
+@describe("aten.std_mean.correction")
+def std_mean(x: Tensor, *, dim: Dims, keepdim: bool, correction: object):
+    return std(x, dim=dim, keepdim=keepdim, correction=correction), mean(
+        x, dim=dim, keepdim=keepdim
+    )
+
+
+@describe("aten.logsumexp")
+def logsumexp(x: Tensor, *, dim: Dims, keepdim: bool):
+    def element(*i: Int) -> Expr:
+        top = fold(Max, x, dim, keepdim)(*i)
+        return log(fold(Sum, x, dim, keepdim, lambda v: exp(v - top))(*i)) + top
+
+    return element
+
+
+@describe("aten.linalg_vector_norm")
+def vector_norm(x: Tensor, *, ord: object, dim: Dims, keepdim: bool):
+    def norm(reduce: Callable[..., Expr], body: Element) -> Element:
+        return fold(reduce, x, dim, keepdim, body)
+
+    largest, smallest = norm(Max, absolute), norm(Min, absolute)
+    nonzero = norm(Sum, lambda v: where(differs(v, 0), 1.0, 0.0))
+    powers = norm(Sum, lambda v: power(absolute(v), ord))
+    if isinstance(ord, Int):
+        if ord == 1:
+            return norm(Sum, absolute)
+        return nonzero if ord == 0 else lambda *i: power(powers(*i), 1.0 / ord)
+    finite = lambda *i: where(equal(ord, 0), nonzero(*i), power(powers(*i), 1.0 / ord))
+    lowest = lambda *i: where(equal(ord, -inf), smallest(*i), finite(*i))
+    return lambda *i: where(equal(ord, inf), largest(*i), lowest(*i))
+
+
+# -- scans ----------------------------------------------------------------------------------------
+
+
+def scan(name: str, numpy: Callable[[Array], Array], x: Tensor, dim: Int) -> Element:
+    """A function of a whole line along `dim` that gives a line as long."""
+    if not x.rank:
+        return lambda: Opaque(name, lambda v: numpy(v[None])[0])(x[()])[()]
+    d = int(dim) % x.rank
+    return lambda *i: Opaque(name, numpy)(x[(*i[:d], slice(None), *i[d + 1 :])])[i[d]]
+
+
+def _describe_scan(op: str, numpy: Callable[[Array], Array]) -> None:
+    describe(f"aten.{op}")(lambda x, *, dim: scan(op, numpy, x, dim))
+
+
+_describe_scan("cumsum", np.cumsum)
+_describe_scan("cumprod", np.cumprod)
+_describe_scan("logcumsumexp", np.logaddexp.accumulate)
+
+
+def _record(reached: Callable[[Array, Array], Array], best: np.ufunc) -> Callable[[Array], Array]:
+    """Where the best so far was reached last."""
+
+    def positions(line: Array) -> Array:
+        hits = reached(line, best.accumulate(line))
+        return np.maximum.accumulate(np.where(hits, np.arange(len(line)), 0))
+
+    return positions
+
+
+@describe("aten.cummax")
+def cummax(x: Tensor, *, dim: Int):
+    positions = _record(np.greater_equal, np.maximum)
+    return scan("cummax", np.maximum.accumulate, x, dim), scan("cummax position", positions, x, dim)
+
+
+@describe("aten.cummin")
+def cummin(x: Tensor, *, dim: Int):
+    positions = _record(np.less_equal, np.minimum)
+    return scan("cummin", np.minimum.accumulate, x, dim), scan("cummin position", positions, x, dim)

@@ -1,0 +1,138 @@
+"""Tensors made from attributes, and random ones (of which only types can be compared)."""
+
+from hypothesis import strategies as st
+
+from cases import Call, Draw, boolean, case, integer, real, shape, size
+from cases.elementwise import NUMBER, anything, calls, floats, units
+
+DTYPE = st.sampled_from(["float64", "float32", "int64", "bool"])
+FILL = st.sampled_from([0, 1, -2, True, 0.5])
+
+
+@case("aten.full")
+def full(draw: Draw) -> Call:
+    return {"size": shape(draw), "fill_value": draw(FILL), "dtype": draw(DTYPE)}, []
+
+
+@case("aten.zeros", "aten.ones")
+def filled(draw: Draw) -> Call:
+    return {"size": shape(draw), "dtype": draw(DTYPE)}, []
+
+
+@case("aten.new_full")
+def new_full(draw: Draw) -> Call:
+    return {"size": shape(draw), "fill_value": draw(FILL)}, [floats(draw, *shape(draw))]
+
+
+@case("aten.new_zeros", "aten.new_ones", "aten.new_empty")
+def new_filled(draw: Draw) -> Call:
+    return {"size": shape(draw)}, [anything(draw, *shape(draw))]
+
+
+@case("aten.scalar_tensor")
+def scalar_tensor(draw: Draw) -> Call:
+    return {"s": draw(FILL), "dtype": "float64"}, []
+
+
+calls("aten.full_like", floats, fill_value=FILL)
+calls("aten.zeros_like aten.ones_like", anything, dtype=st.none() | DTYPE)
+
+
+@case("aten.arange.start_step")
+def arange_step(draw: Draw) -> Call:
+    start, step = draw(st.sampled_from([0, 3, -2, 0.5])), draw(st.sampled_from([1, 2, -3, 0.5]))
+    end = start + step * size(draw) - draw(st.sampled_from([0, 0, step / 2 if step % 1 else 0]))
+    return {"start": start, "end": end, "step": step, "dtype": "float64"}, []
+
+
+@case("aten.arange.start")
+def arange_start(draw: Draw) -> Call:
+    start = draw(st.integers(-3, 3))
+    return {
+        "start": start,
+        "end": start + size(draw),
+        "dtype": draw(st.sampled_from([None, "float64"])),
+    }, []
+
+
+@case("aten.arange")
+def arange(draw: Draw) -> Call:
+    return {"end": size(draw)}, []
+
+
+@case("aten.linspace")
+def linspace(draw: Draw) -> Call:
+    return {"start": draw(NUMBER), "end": draw(NUMBER), "steps": size(draw), "dtype": "float64"}, []
+
+
+@case("aten.eye")
+def eye(draw: Draw) -> Call:
+    return {"n": size(draw)}, []
+
+
+@case("aten.eye.m")
+def eye_m(draw: Draw) -> Call:
+    return {"n": size(draw), "m": size(draw)}, []
+
+
+# -- random -------------------------------------------------------------------------------------
+
+
+@case("aten.empty.memory_format", "aten.rand", "aten.randn")
+def drawn(draw: Draw) -> Call:
+    return {"size": shape(draw), "dtype": draw(st.sampled_from(["float64", "float32"]))}, []
+
+
+@case("aten.empty_strided")
+def strided(draw: Draw) -> Call:
+    m, n = size(draw), size(draw)
+    return {"size": (m, n), "stride": (n, 1)}, []
+
+
+@case("aten.new_empty_strided")
+def new_strided(draw: Draw) -> Call:
+    return strided(draw)[0], [real(draw, 2)]
+
+
+@case("aten.empty_permuted")
+def permuted(draw: Draw) -> Call:
+    return {"size": (size(draw), size(draw)), "physical_layout": (1, 0)}, []
+
+
+@case("aten.randint", "aten.randint.low")
+def randint(draw: Draw) -> Call:
+    return {"low": 1, "high": 4, "size": shape(draw), "dtype": "int64"}, []
+
+
+@case("aten.randperm")
+def randperm(draw: Draw) -> Call:
+    return {"n": size(draw), "dtype": "int64"}, []
+
+
+@case("aten.multinomial")
+def multinomial(draw: Draw) -> Call:
+    rows, classes = size(draw), size(draw)
+    return {"num_samples": size(draw), "replacement": True}, [units(draw, rows, classes)]
+
+
+@case("aten.randint_like", "aten.randint_like.low_dtype")
+def randint_like(draw: Draw) -> Call:
+    return {"low": 1, "high": 4}, [integer(draw, *shape(draw))]
+
+
+calls("aten.empty_like aten.rand_like aten.randn_like", floats)
+calls("aten.uniform aten.normal_functional aten.exponential", floats)
+calls("aten.bernoulli aten.poisson", units)
+calls("aten.bernoulli.p", floats, p=st.sampled_from([0.0, 0.3, 1.0]))
+calls(
+    "aten.native_dropout",
+    floats,
+    p=st.sampled_from([0.0, 0.3]),
+    train=st.sampled_from([None, True, False]),
+)
+
+
+@case("aten.native_dropout_backward")
+def native_dropout_backward(draw: Draw) -> Call:
+    dims = shape(draw)
+    return {"scale": 1.25}, [real(draw, *dims), boolean(draw, *dims)]

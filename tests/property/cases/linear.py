@@ -1,0 +1,112 @@
+"""Products of matrices and vectors, distances."""
+
+from hypothesis import strategies as st
+
+from cases import Call, Draw, broadcastable, case, real, shape, size
+from graphwright.capture.invoke import call_kernel
+
+
+def scalars(draw: Draw) -> dict[str, object]:
+    return {
+        "beta": draw(st.sampled_from([1, 0.5, 0])),
+        "alpha": draw(st.sampled_from([1, 2, -0.5])),
+    }
+
+
+@case("aten.mm")
+def mm(draw: Draw) -> Call:
+    m, n, k = (size(draw) for _ in range(3))
+    return {}, [real(draw, m, k), real(draw, k, n)]
+
+
+@case("aten.bmm")
+def bmm(draw: Draw) -> Call:
+    b, m, n, k = (size(draw) for _ in range(4))
+    return {}, [real(draw, b, m, k), real(draw, b, k, n)]
+
+
+@case("aten.mv")
+def mv(draw: Draw) -> Call:
+    m, k = size(draw), size(draw)
+    return {}, [real(draw, m, k), real(draw, k)]
+
+
+@case("aten.dot", "aten.vdot")
+def dot(draw: Draw) -> Call:
+    k = size(draw)
+    return {}, [real(draw, k), real(draw, k)]
+
+
+@case("aten.outer", "aten.ger")
+def outer(draw: Draw) -> Call:
+    return {}, [real(draw, size(draw)), real(draw, size(draw))]
+
+
+@case("aten.linear")
+def linear(draw: Draw) -> Call:
+    lead, n, k = shape(draw, 0, 3, high=4), size(draw), size(draw)
+    return {}, [
+        real(draw, *lead, k),
+        real(draw, n, k),
+        real(draw, n) if draw(st.booleans()) else None,
+    ]
+
+
+@case("aten.addmm")
+def addmm(draw: Draw) -> Call:
+    m, n, k = (size(draw) for _ in range(3))
+    c = real(draw, *broadcastable(draw, (m, n)))
+    return scalars(draw), [c, real(draw, m, k), real(draw, k, n)]
+
+
+@case("aten.baddbmm")
+def baddbmm(draw: Draw) -> Call:
+    _, (a, b) = bmm(draw)
+    c = real(draw, *broadcastable(draw, (a.shape[0], a.shape[1], b.shape[2])))
+    return scalars(draw), [c, a, b]
+
+
+@case("aten.addbmm")
+def addbmm(draw: Draw) -> Call:
+    _, (a, b) = bmm(draw)
+    return scalars(draw), [real(draw, *broadcastable(draw, (a.shape[1], b.shape[2]))), a, b]
+
+
+@case("aten.addmv")
+def addmv(draw: Draw) -> Call:
+    _, (a, b) = mv(draw)
+    return scalars(draw), [real(draw, *broadcastable(draw, (a.shape[0],))), a, b]
+
+
+@case("aten.addr")
+def addr(draw: Draw) -> Call:
+    _, (a, b) = outer(draw)
+    return scalars(draw), [real(draw, *broadcastable(draw, (len(a), len(b)))), a, b]
+
+
+@case("aten.linalg_cross")
+def cross(draw: Draw) -> Call:
+    dims = shape(draw, 0, 2)
+    dim = draw(st.integers(0, len(dims)))
+    dims = (*dims[:dim], 3, *dims[dim:])
+    return {"dim": dim}, [real(draw, *dims), real(draw, *dims)]
+
+
+@case("aten._cdist_forward")
+def cdist(draw: Draw) -> Call:
+    lead, m, n, k = shape(draw, 0, 2, high=3), size(draw), size(draw), size(draw, high=4)
+    p = draw(st.sampled_from([0.0, 1.0, 2.0, 3.0, float("inf")]))
+    return {"p": p, "compute_mode": None}, [real(draw, *lead, m, k), real(draw, *lead, n, k)]
+
+
+@case("aten._cdist_backward")
+def cdist_backward(draw: Draw) -> Call:
+    attrs, inputs = cdist(draw)
+    (out,) = call_kernel("aten._cdist_forward", inputs, attrs)
+    return {"p": attrs["p"]}, [real(draw, *out.shape), *inputs, out]
+
+
+@case("aten._pdist_forward")
+def pdist(draw: Draw) -> Call:
+    p = draw(st.sampled_from([1.0, 2.0, 3.0, float("inf")]))
+    return {"p": p}, [real(draw, size(draw, low=2), size(draw))]

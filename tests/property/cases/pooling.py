@@ -1,0 +1,65 @@
+"""Pooling in one to three dims: strides, padding, dilation, rounding up, divisors, with and without a batch."""
+
+import torch
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from cases import Call, Draw, case, real, size
+from graphwright.capture.invoke import call_kernel
+
+
+def windows(draw: Draw, rank: int, dilated: bool) -> tuple[torch.Tensor, dict[str, object]]:
+    kernel = tuple(size(draw, high=3) for _ in range(rank))
+    stride = draw(st.sampled_from([(), tuple(size(draw, high=3) for _ in range(rank))]))
+    padding = tuple(draw(st.integers(0, k // 2)) for k in kernel)
+    dilation = tuple(size(draw, high=2) if dilated else 1 for _ in range(rank))
+    sizes = tuple(size(draw, 3, 7 if rank < 3 else 4) for _ in range(rank))
+    for n, k, p, d in zip(sizes, kernel, padding, dilation, strict=True):
+        assume(n + 2 * p - d * (k - 1) >= 1)
+    lead = (size(draw, high=3), size(draw, high=3))[draw(st.integers(0, 1)) :]
+    attrs = {
+        "kernel_size": kernel,
+        "stride": stride,
+        "padding": padding,
+        "ceil_mode": draw(st.booleans()),
+    }
+    return real(draw, *lead, *sizes), {**attrs, "dilation": dilation} if dilated else attrs
+
+
+def max_pool(draw: Draw, rank: int) -> Call:
+    x, attrs = windows(draw, rank, dilated=True)
+    return attrs, [x]
+
+
+def max_pool_backward(draw: Draw, rank: int) -> Call:
+    attrs, (x,) = max_pool(draw, rank)
+    assert x is not None
+    attrs["stride"] = attrs["stride"] or attrs["kernel_size"]
+    out, indices = call_kernel(f"aten.max_pool{rank}d_with_indices", [x], attrs)
+    return attrs, [real(draw, *out.shape), x, indices]
+
+
+def avg_pool(draw: Draw, rank: int) -> Call:
+    x, attrs = windows(draw, rank, dilated=False)
+    attrs["count_include_pad"] = draw(st.booleans())
+    if rank > 1:
+        attrs["divisor_override"] = draw(st.sampled_from([None, None, 5]))
+    return attrs, [x]
+
+
+def avg_pool_backward(draw: Draw, rank: int) -> Call:
+    attrs, (x,) = avg_pool(draw, rank)
+    assert x is not None
+    attrs["stride"] = attrs["stride"] or attrs["kernel_size"]
+    (out,) = call_kernel(f"aten.avg_pool{rank}d", [x], attrs)
+    return attrs, [real(draw, *out.shape), x]
+
+
+for _rank in (1, 2, 3):
+    case(f"aten.avg_pool{_rank}d")(lambda draw, rank=_rank: avg_pool(draw, rank))
+for _rank in (2, 3):
+    case(f"aten.avg_pool{_rank}d_backward")(lambda draw, rank=_rank: avg_pool_backward(draw, rank))
+    case(f"aten.max_pool{_rank}d_with_indices")(lambda draw, rank=_rank: max_pool(draw, rank))
+    case(f"aten.max_pool{_rank}d_with_indices_backward")(
+        lambda draw, rank=_rank: max_pool_backward(draw, rank)
+    )
