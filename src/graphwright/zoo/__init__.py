@@ -1,0 +1,13 @@
+"""The models of the papers, as plain `torch.nn` modules with published and small configurations.
+
+    workload = zoo.load("wresnet-152-10")                 # on the meta device: nothing is allocated
+    workload = zoo.load("bert-base", small=True, device="cpu")
+    loss = workload.loss_fn(workload.model(inputs), targets)
+
+Names hold numbers where the papers' do: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, ...
+"""
+
+from graphwright.zoo.registry import entries, entry, load, names
+from graphwright.zoo.workload import Entry, Workload
+
+__all__ = ["Entry", "Workload", "entries", "entry", "load", "names"]

@@ -1,0 +1,121 @@
+"""Every model by name: `load` turns "wresnet-152-10" into a `Workload`.
+
+A name is fixed ("vgg16") or holds numbers ("rnn-8-8k"). Either way it resolves to a `Recipe`: the
+entry that describes it, and two variants, the published one and a small one that trains in
+milliseconds on a CPU.
+
+    FIXED[name] -> Recipe                       "VGG-16", "vgg_16" and "vgg16" are one name
+    PATTERNS: (regex, function from the matched numbers to a Recipe)
+
+Configurations come from the papers whose sections the entries cite; what they leave open is filled
+in from the models' own papers, and said so in the module of the model.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+
+import torch
+
+from graphwright.errors import InvalidWorkload, UnknownModel
+from graphwright.zoo.catalogue import FIXED, PATTERNS, PUBLISHED
+from graphwright.zoo.recipe import Recipe
+from graphwright.zoo.workload import Draw, Entry, Workload
+
+SEED = 0
+
+
+def names() -> tuple[str, ...]:
+    """The names of the papers' models; patterns such as `rnn-<layers>-<hidden>` allow more."""
+    return tuple(sorted((*FIXED, *PUBLISHED)))
+
+
+def entry(name: str) -> Entry:
+    """What a model is, where it comes from and its usual batch size."""
+    return _resolve(name).entry
+
+
+def entries() -> tuple[Entry, ...]:
+    """The entries of all `names()`."""
+    return tuple(entry(name) for name in names())
+
+
+def load(
+    name: str,
+    *,
+    batch_size: int | None = None,
+    small: bool = False,
+    device: str | torch.device = "meta",
+) -> Workload:
+    """One training step of a model, on a device; on "meta" (the default) nothing is allocated.
+
+    `small` asks for a tiny configuration of the same structure. Weights and batch are drawn from a
+    fixed seed, and the caller's random state is left as it was.
+    """
+    recipe = _resolve(name)
+    variant = recipe.small if small else recipe.full
+    if batch_size is None:
+        batch_size = variant.batch_size or recipe.entry.batch_size
+    place = _check(name, batch_size, device)
+    draw = Draw(device=place, generator=torch.Generator(device="cpu").manual_seed(SEED))
+    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []), place:
+        if place.type != "meta":
+            torch.manual_seed(SEED)
+        model = variant.build()
+    return Workload(
+        name=recipe.entry.name,
+        model=model,
+        loss_fn=recipe.loss_fn,
+        batch=variant.batch(batch_size, draw),
+        optimizer=recipe.optimizer,
+        optimizer_options=dict(recipe.optimizer_options),
+    )
+
+
+def _check(name: str, batch_size: int, device: str | torch.device) -> torch.device:
+    if type(batch_size) is not int or batch_size < 1:
+        raise InvalidWorkload(
+            f"zoo model {name!r}: batch_size={batch_size!r}; give a whole number from 1 upwards"
+        )
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidWorkload(
+            f"zoo model {name!r}: device={device!r} is none that PyTorch knows; "
+            'try "meta", "cpu" or "cuda:0"'
+        ) from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidWorkload(
+            f"zoo model {name!r}: device={str(device)!r}, but PyTorch finds no CUDA device here; "
+            'try "meta" or "cpu"'
+        )
+    return place
+
+
+def _resolve(name: str) -> Recipe:
+    spelled = name.strip().lower()
+    for pattern, make in PATTERNS:
+        match = re.fullmatch(pattern, spelled)
+        if match:
+            recipe = make(*match.groups())
+            if recipe is not None:
+                return recipe
+    by_letters = {_letters(known): recipe for known, recipe in FIXED.items()}
+    recipe = by_letters.get(_letters(spelled))
+    if recipe is None:
+        raise UnknownModel(_unknown(name, spelled))
+    return recipe
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name)
+
+
+def _unknown(name: str, spelled: str) -> str:
+    close: Sequence[str] = difflib.get_close_matches(spelled, names(), n=4, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "nothing is close."
+    return (
+        f"the zoo has no model {name!r}: {hint} zoo.names() lists all; names with numbers are "
+        "wresnet-<50|101|152>-<width>, rnn-<layers>-<hidden>, brnn-<layers>-<hidden> "
+        "(hidden as 8k or 1024), nasnet-<R>, inception-<scale>, transformer-<hidden>"
+    )
