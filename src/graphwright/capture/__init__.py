@@ -1,0 +1,26 @@
+"""From a PyTorch model to the graph of its training or inference step.
+
+    graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)
+
+`capture` records the step on fake tensors; `replay` runs a graph with real ones; `bind` makes a graph's inputs
+from a real model; `advance` feeds a step's updates to the next. The package can be called like the function,
+since both go by the same name.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from graphwright.capture.api import UndescribedOperators, capture
+from graphwright.capture.replay import advance, bind, replay
+from graphwright.ir import Graph
+
+__all__ = ["UndescribedOperators", "advance", "bind", "capture", "replay"]
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> Graph:
+        return capture(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,0 +1,27 @@
+"""PyTorch's operators and ours, typed as functions that return a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+
+class Overloads(Protocol):
+    """One operator: `aten.sum`, with its overloads as attributes."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
+
+
+class Operators(Protocol):
+    """A namespace of operators."""
+
+    def __getattr__(self, name: str) -> Overloads: ...
+
+
+aten = cast(Operators, torch.ops.aten)
+ours = cast(Operators, torch.ops.graphwright)

@@ -1,0 +1,87 @@
+"""The CPU's fused attention on other devices, so that one graph runs everywhere.
+
+A capture happens on CPU tensors, where PyTorch's scaled dot product attention becomes an operator that only
+CPUs have. These are the same two operators from their definition, registered for CUDA:
+
+    s = scale * q k' + mask        lse = logsumexp(s)        p = exp(s - lse)        out = p v
+    dv = p' g        ds = p * (g v' - sum(g * out))        dq = scale * ds k        dk = scale * ds' q
+
+The scores are materialised, which a fused kernel avoids.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from graphwright.capture.decompositions import as_float32
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the attention's output and the logarithm of each row's normaliser."""
+    scores, _ = _scores(query, key, is_causal, attn_mask, scale)
+    normaliser = scores.logsumexp(-1)
+    weights = _weights(scores, normaliser)
+    return (weights @ as_float32(value)).to(query.dtype), normaliser
+
+
+def attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of query, key and value."""
+    scores, factor = _scores(query, key, is_causal, attn_mask, scale)
+    weights = _weights(scores, logsumexp)
+    grad = as_float32(grad_out)
+    along = (grad * as_float32(out)).sum(-1, keepdim=True)
+    grad_scores = weights * (grad @ as_float32(value).mT - along) * factor
+    return (
+        (grad_scores @ as_float32(key)).to(query.dtype),
+        (grad_scores.mT @ as_float32(query)).to(key.dtype),
+        (weights.mT @ grad).to(value.dtype),
+    )
+
+
+def _scores(
+    query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None
+) -> tuple[Tensor, float]:
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = as_float32(query) @ as_float32(key).mT * factor
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~seen, -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return scores, factor
+
+
+def _weights(scores: Tensor, normaliser: Tensor) -> Tensor:
+    """A row without any key in sight has weights of zero, not of 0 / 0."""
+    normaliser = normaliser.masked_fill(normaliser == -math.inf, math.inf)
+    return (scores - normaliser.unsqueeze(-1)).exp()
+
+
+_LIBRARY = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
+_NAME = "_scaled_dot_product_flash_attention_for_cpu"
+_LIBRARY.impl(_NAME, attention)  # type: ignore[no-untyped-call]
+_LIBRARY.impl(f"{_NAME}_backward", attention_backward)  # type: ignore[no-untyped-call]

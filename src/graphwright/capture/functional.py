@@ -1,0 +1,145 @@
+"""Tensors without side effects, and a model that runs on them and is left as it was.
+
+    real or meta tensor -> FakeTensor (type only) -> FunctionalTensor (in-place becomes out-of-place)
+
+PyTorch's functionalisation replaces every in-place call by a pure one and rebuilds the views of what was
+written. The recorder sits below it and sees pure calls on fake tensors; each fake tensor carries the `Value`
+that it stands for. The model keeps its own modules: their parameters and buffers are replaced for the time of
+the capture, and put back with everything else that the step may have left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch._ops import OpOverload
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+
+from graphwright.capture.aten import aten
+from graphwright.capture.tape import Value
+from graphwright.errors import MutatedGlobal
+
+VALUE = "_graphwright_value"
+
+
+def stamp(fake: torch.Tensor, value: Value) -> None:
+    """Say which value a fake tensor stands for."""
+    setattr(fake, VALUE, value)
+
+
+def stamped(fake: torch.Tensor) -> Value:
+    """Return the value that a fake tensor stands for."""
+    value: Value = getattr(fake, VALUE)
+    return value
+
+
+def value_of(tensor: torch.Tensor) -> Value:
+    """Return the value that a functional tensor holds now."""
+    if isinstance(tensor, FunctionalTensor):
+        tensor = tensor.from_functional()
+    return stamped(tensor)
+
+
+def functional(fake: torch.Tensor, *, requires_grad: bool = False) -> torch.Tensor:
+    """Wrap a stamped fake tensor; functional mode has to be on."""
+    wrapped = FunctionalTensor.to_functional(fake)
+    return wrapped.requires_grad_() if requires_grad else wrapped
+
+
+def as_parameter(tensor: torch.Tensor) -> torch.Tensor:
+    """Let `isinstance(tensor, nn.Parameter)` hold, as code that runs on parameters may ask."""
+    tensor._is_param = True
+    return tensor
+
+
+class Functionalisation(FunctionalTensorMode):  # type: ignore[no-untyped-call]
+    """PyTorch's functionalisation, with two cases of our own.
+
+    A copy of a constant is the step's own tensor, which may be written. Checks of linear algebra's
+    results look at values, of which there are none.
+    """
+
+    def __init__(self, lift: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.lift = lift
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is aten._linalg_check_errors.default:
+            return None
+        if func is aten.clone.default and not isinstance(args[0], FunctionalTensor):
+            with self:
+                return functional(self.lift(args[0]))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+@contextmanager
+def swapped(model: nn.Module, replacements: Mapping[int, torch.Tensor]) -> Iterator[None]:
+    """Put tensors in the place of a model's parameters and buffers (by `id`), ties included.
+
+    Afterwards the model is as before: tensors, attributes, hooks and training flags. A plain tensor
+    attribute that the step replaced is an error, since nothing would carry it to the next step.
+    """
+    modules = list(model.named_modules())
+    before = [_Snapshot(module) for _, module in modules]
+    completed = False
+    try:
+        for _, module in modules:
+            for table in (module._parameters, module._buffers):
+                for name, tensor in table.items():
+                    if tensor is not None and id(tensor) in replacements:
+                        table[name] = replacements[id(tensor)]
+        yield
+        completed = True
+    finally:
+        replaced = [
+            f"{path}.{name}".lstrip(".")
+            for (path, _), snapshot in zip(modules, before, strict=True)
+            for name in snapshot.restore()
+        ]
+    if completed and replaced:
+        raise MutatedGlobal(
+            f"the step assigns a new tensor to {', '.join(replaced)}, which is neither a parameter nor a "
+            "buffer, so its value would be lost between steps; register it with register_buffer"
+        )
+
+
+class _Snapshot:
+    """A module's attributes, and one level of the containers among them."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.attributes: dict[str, Any] = dict(module.__dict__)
+        self.containers: dict[str, Any] = {
+            name: value.copy()
+            for name, value in self.attributes.items()
+            if isinstance(value, (dict, list, set))
+        }
+
+    def restore(self) -> list[str]:
+        """Put everything back; returns the names of tensor attributes that had been replaced."""
+        now = self.module.__dict__
+        replaced = [
+            name
+            for name, value in self.attributes.items()
+            if isinstance(value, torch.Tensor) and now.get(name) is not value
+        ]
+        now.clear()
+        now.update(self.attributes)
+        for name, content in self.containers.items():
+            container = self.attributes[name]
+            container.clear()
+            if isinstance(container, list):
+                container.extend(content)
+            else:
+                container.update(content)
+        return replaced

@@ -1,0 +1,44 @@
+"""Call an operator's kernel by its name in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import torch
+
+import graphwright.capture.attention
+import graphwright.capture.kernels  # noqa: F401  (these register what they define)
+from graphwright.capture.schema import join_arguments
+from graphwright.errors import UnknownOperator
+from graphwright.ir import Attr
+
+_CPU = torch.device("cpu")
+
+
+@cache
+def overload_of(op: str) -> torch._ops.OpOverload:
+    """The PyTorch operator that a node's `op` names: ``aten.mm``, ``aten.sum.dim_IntList``."""
+    namespace, name, *rest = op.split(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    overload = getattr(packet, rest[0] if rest else "default", None)
+    if not isinstance(overload, torch._ops.OpOverload):
+        raise UnknownOperator(f"PyTorch {torch.__version__} has no operator {op}")
+    return overload
+
+
+def call_kernel(
+    op: str,
+    inputs: Sequence[torch.Tensor | None],
+    attrs: Mapping[str, Attr],
+    device: torch.device | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Run `op` on real tensors; always a tuple of outputs. `device` is for operators without inputs."""
+    if op == "aten.view":  # a graph has no strides, so a view may have to copy
+        x = inputs[0]
+        assert x is not None
+        return (x.reshape(attrs["size"]),)  # type: ignore[arg-type]
+    device = next((t.device for t in inputs if t is not None), device or _CPU)
+    made = join_arguments(overload_of(op), len(inputs), attrs)(inputs, device)
+    results = made if isinstance(made, tuple | list) else (made,)
+    return tuple(item for item in results if isinstance(item, torch.Tensor))

@@ -1,0 +1,170 @@
+"""Operators of our own, where ATen bundles several results into one kernel.
+
+`aten.convolution_backward` returns three gradients at once, so neither its cost nor its splits can be said
+for one of them. Here each is an operator:
+
+    graphwright.convolution_grad_input     g[b, co, o], w[co, ci, d]  ->  sum over co, d of g[b, co, (y + p - d*dil)/s] * w
+    graphwright.convolution_grad_weight    g[b, co, o], x[b, ci, y]   ->  sum over b, o of g * x
+    graphwright.layer_norm_grad_input      the gradient of a layer norm with respect to what it normalises
+
+`convolution_grad_input` also accepts sizes that do not belong together: positions of `grad_output` out of
+range count as zero. A part of an image can then run with a halo of its neighbour's rows, where the input
+size and the padding are the part's own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphwright.capture.aten import aten
+
+NAMESPACE = "graphwright"
+
+_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
+
+_CONV_ARGS = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups"
+
+_SCHEMAS = (
+    f"convolution_grad_input(Tensor grad_output, Tensor weight, SymInt[] input_size, {_CONV_ARGS}) -> Tensor",
+    f"convolution_grad_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, {_CONV_ARGS}) -> Tensor",
+    "layer_norm_grad_input(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
+    "SymInt[] normalized_shape) -> Tensor",
+)
+
+
+def convolution_grad_input(
+    grad_output: Tensor,
+    weight: Tensor,
+    input_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Tensor:
+    """Return the gradient of a convolution with respect to its input, of shape `input_size`."""
+    if transposed:  # an ordinary convolution of the gradient; an output padding may leave rows over
+        full = aten.convolution(
+            grad_output, weight, None, stride, padding, dilation, False, [0] * len(stride), groups
+        )
+        return full[tuple(slice(size) for size in input_size)]
+    if _sizes_agree(grad_output, weight, input_size, stride, padding, dilation):
+        probe = grad_output.new_empty([1]).expand(input_size)  # the kernel reads only its shape
+        return aten.convolution_backward(
+            grad_output, probe, weight, None, stride, padding, dilation, transposed, output_padding,
+            groups, [True, False, False],
+        )[0]  # fmt: skip
+    rank = len(input_size) - 2
+    full = aten.convolution(
+        grad_output, weight, None, stride, [0] * rank, dilation, True, [0] * rank, groups
+    )
+    for axis in range(rank):
+        full = _window(full, 2 + axis, padding[axis], input_size[2 + axis])
+    return full
+
+
+def convolution_grad_weight(
+    grad_output: Tensor,
+    input: Tensor,
+    weight_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Tensor:
+    """Return the gradient of a convolution with respect to its weight, of shape `weight_size`."""
+    if (
+        transposed
+    ):  # the two sides trade places, and the gradient is read over just the windows' reach
+        for axis, kernel in enumerate(weight_size[2:]):
+            reach = (input.shape[2 + axis] - 1) * stride[axis] + dilation[axis] * (kernel - 1) + 1
+            grad_output = _window(grad_output, 2 + axis, -padding[axis], reach)
+        zeros = [0] * len(stride)
+        grad_output, input, transposed = input, grad_output, False
+        padding, output_padding = zeros, zeros
+    probe = grad_output.new_empty([1]).expand(weight_size)
+    return aten.convolution_backward(
+        grad_output, input, probe, None, stride, padding, dilation, transposed, output_padding,
+        groups, [False, True, False],
+    )[1]  # fmt: skip
+
+
+def layer_norm_grad_input(
+    grad_output: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    normalized_shape: list[int],
+) -> Tensor:
+    """Return the gradient of a layer norm with respect to its input."""
+    return aten.native_layer_norm_backward(
+        grad_output, input, normalized_shape, mean, rstd, weight, None, [True, False, False]
+    )[0]
+
+
+def _sizes_agree(
+    grad_output: Tensor,
+    weight: Tensor,
+    input_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> bool:
+    """Say whether a convolution of such an input would give an output of `grad_output`'s size."""
+    return min(padding) >= 0 and all(
+        grad_output.shape[2 + axis]
+        == (size + 2 * padding[axis] - dilation[axis] * (weight.shape[2 + axis] - 1) - 1)
+        // stride[axis]
+        + 1
+        for axis, size in enumerate(input_size[2:])
+    )
+
+
+def _window(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Return `x[start : start + length]` along `dim`, with zeros where `x` has nothing."""
+    low, high = max(start, 0), min(start + length, x.shape[dim])
+    if low >= high:
+        return x.new_zeros([*x.shape[:dim], length, *x.shape[dim + 1 :]])
+    kept = x.narrow(dim, low, high - low)
+    before, after = low - start, start + length - high
+    if before == 0 and after == 0:
+        return kept
+    pads = [0, 0] * (x.dim() - dim - 1) + [before, after]
+    return torch.nn.functional.pad(kept, pads)
+
+
+def _empty_of_input_size(
+    grad_output: Tensor, weight: Tensor, input_size: list[int], *_: object
+) -> Tensor:
+    return grad_output.new_empty(input_size)
+
+
+def _empty_of_weight_size(
+    grad_output: Tensor, input: Tensor, weight_size: list[int], *_: object
+) -> Tensor:
+    return grad_output.new_empty(weight_size)
+
+
+def _empty_like_input(grad_output: Tensor, input: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(input)
+
+
+def _register() -> None:
+    for schema in _SCHEMAS:
+        _LIBRARY.define(schema)  # type: ignore[no-untyped-call]
+    for kernel, fake in (
+        (convolution_grad_input, _empty_of_input_size),
+        (convolution_grad_weight, _empty_of_weight_size),
+        (layer_norm_grad_input, _empty_like_input),
+    ):
+        name = kernel.__name__
+        _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+
+
+_register()

@@ -1,0 +1,166 @@
+"""The update of a training step: the user's own optimizer, run on the step's tensors.
+
+A twin of the optimizer (same class, same groups, other parameters) takes one throw-away step on fake tensors,
+which makes its state; each state tensor becomes an input of the graph; then the twin's step is recorded. Any
+optimizer written in tensor operators works, since nothing here knows Adam from SGD.
+
+Step counters stay tensors (`torch.compiler.is_compiling` answers yes while the twin steps, so that no
+optimizer reads a counter as a number), are float64, and are one input for a whole parameter group:
+`optimizer.step.<group>`. The recorder merges equal scalar nodes of the update, so that bias corrections
+appear once for each group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from graphwright.errors import UnsupportedOptimizer
+
+OptimizerLike = type[torch.optim.Optimizer] | torch.optim.Optimizer
+
+STEP = "step"
+
+_FLAGS = {"foreach": False, "fused": False, "capturable": True, "differentiable": False}
+
+
+def make_optimizer(
+    optimizer: OptimizerLike, options: Mapping[str, Any] | None, model: nn.Module
+) -> torch.optim.Optimizer:
+    """Return an optimizer over the model's parameters; checks that it can be recorded."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        if options:
+            raise UnsupportedOptimizer(
+                "optimizer_options go with an optimizer class; an instance has its options already"
+            )
+        made = optimizer
+    else:
+        given: object = optimizer
+        if not isinstance(given, type) or not issubclass(given, torch.optim.Optimizer):
+            raise UnsupportedOptimizer(
+                f"optimizer has to be a torch.optim class or instance, not {optimizer!r}"
+            )
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        try:
+            made = optimizer(trainable, **(options or {}))
+        except TypeError as error:
+            raise UnsupportedOptimizer(
+                f"{optimizer.__name__} does not take these options: {error}; check optimizer_options"
+            ) from error
+    if isinstance(made, (torch.optim.LBFGS, torch.optim.SparseAdam)):
+        raise UnsupportedOptimizer(
+            f"{type(made).__name__} "
+            + (
+                "calls the model several times in a step (a closure)"
+                if isinstance(made, torch.optim.LBFGS)
+                else "works on sparse gradients"
+            )
+            + "; use SGD, Adam, AdamW, Adagrad or another first-order optimizer"
+        )
+    known = {id(p) for p in model.parameters()}
+    if any(id(p) not in known for group in made.param_groups for p in group["params"]):
+        raise UnsupportedOptimizer(
+            "the optimizer holds a tensor that is not a parameter of the model; make it with "
+            "model.parameters()"
+        )
+    return made
+
+
+def twin(
+    optimizer: torch.optim.Optimizer, replacements: Mapping[int, Tensor]
+) -> torch.optim.Optimizer:
+    """Return the same optimizer over other parameters, given by `id` of the originals; no state."""
+    made = object.__new__(type(optimizer))
+    made.__dict__.update(optimizer.__dict__)
+    made.state = defaultdict(dict)
+    made.param_groups = []
+    for group in optimizer.param_groups:
+        flags = {name: value for name, value in _FLAGS.items() if name in group}
+        params = [replacements[id(p)] for p in group["params"]]
+        made.param_groups.append({**group, **flags, "params": params})
+    return made
+
+
+@contextmanager
+def stepping() -> Iterator[None]:
+    """Let optimizers treat their counters as tensors."""
+    with mock.patch.object(torch.compiler, "_is_compiling_flag", True), _TensorScalars():
+        yield
+
+
+class _TensorScalars(TorchFunctionMode):
+    """Accept tensors where `add_(x, alpha=...)` and `addcdiv_(..., value=...)` ask for numbers."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        value, alpha = kwargs.get("value"), kwargs.get("alpha")
+        if isinstance(value, Tensor) and name.startswith(("addcdiv", "addcmul")):
+            x, a, b = args
+            change = (a / b if name.startswith("addcdiv") else a * b) * value
+            return x.add_(change) if name.endswith("_") else x.add(change)
+        if isinstance(alpha, Tensor) and name in ("add", "add_", "sub", "sub_"):
+            x, other = args
+            return getattr(x, name)(other * alpha)
+        return func(*args, **kwargs)
+
+
+class _FirstValues(dict[str, Any]):
+    """A parameter's state that remembers what each entry was first set to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[str, Any] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        first = value.clone() if isinstance(value, Tensor) else value
+        self.first.setdefault(key, first)
+        super().__setitem__(key, value)
+
+
+def initial_state(optimizer: torch.optim.Optimizer) -> dict[Tensor, dict[str, Any]]:
+    """Return the state that each parameter has, or would have before its first step.
+
+    Optimizers make their state in that step, so a twin takes it: on zeros, with zero gradients, where
+    also what is set after the update (SGD's momentum) is still what it starts from.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    stand_ins = {id(p): torch.zeros_like(p).requires_grad_() for p in parameters}
+    for tensor in stand_ins.values():
+        tensor.grad = torch.zeros_like(tensor)
+    trial = twin(optimizer, stand_ins)
+    trial.state = defaultdict(_FirstValues)
+    for parameter, state in optimizer.state.items():  # some make theirs when they are made
+        for key, value in state.items():
+            copy = value.clone() if isinstance(value, Tensor) else value
+            trial.state[stand_ins[id(parameter)]][key] = copy
+    with stepping():
+        trial.step()
+    found: dict[Tensor, dict[str, Any]] = {}
+    for parameter in parameters:
+        made = trial.state[stand_ins[id(parameter)]]
+        found[parameter] = {**made.first, **optimizer.state.get(parameter, {})}
+    return found
+
+
+def numbers_in_state(optimizer: torch.optim.Optimizer) -> list[tuple[str, object]]:
+    """Return the state that is not tensors: if a step changes it, it cannot be recorded."""
+    return [
+        (key, value)
+        for state in optimizer.state.values()
+        for key, value in state.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]

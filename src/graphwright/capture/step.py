@@ -1,0 +1,329 @@
+"""One step of a model, run on fake tensors and recorded.
+
+declare     parameters, buffers and the batch become inputs of the graph
+forward     loss = loss_fn(model(inputs), targets)
+backward    loss.backward()
+update      optimizer.step()
+collect     what the step changed becomes an output, as the new value of an input
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.capture.assemble import Results, assemble
+from graphwright.capture.batch import call, map_tensors, named_tensors
+from graphwright.capture.functional import (
+    Functionalisation,
+    as_parameter,
+    functional,
+    stamp,
+    swapped,
+    value_of,
+)
+from graphwright.capture.optimizer import STEP, numbers_in_state, stepping, twin
+from graphwright.capture.recorder import Recorder
+from graphwright.capture.recurrent import unrolled
+from graphwright.capture.tape import Value
+from graphwright.errors import (
+    ComplexInput,
+    InvalidBatch,
+    NoTrainingStep,
+    UnsupportedModel,
+    UnsupportedOptimizer,
+)
+from graphwright.ir import Graph, Phase, Role
+
+LossFunction = Callable[[Any, Any], Tensor]
+
+
+@dataclass(slots=True)
+class Step:
+    """A step to record; `loss_fn` and `optimizer` are None where there is no such part."""
+
+    model: nn.Module
+    inputs: Any
+    targets: Any = ()
+    training: bool = True
+    loss_fn: LossFunction | None = None
+    optimizer: torch.optim.Optimizer | None = None
+    recorder: Recorder = field(init=False)
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    originals: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    results: Results = field(default_factory=Results)
+
+    def record(self) -> Graph:
+        """Run the step and return its graph."""
+        self.recorder = Recorder(_names_of_constants(self.model))
+        mode = Functionalisation(self.recorder.constants.lift)
+        with ExitStack() as stack:
+            stack.enter_context(_untouched_settings())
+            stack.enter_context(self.recorder)
+            self.declare(mode)
+            stack.enter_context(
+                self.recorder.provenance.following(list(self.model.named_modules()))
+            )
+            stack.enter_context(unrolled(self.recorder.provenance))
+            for module in self.modules():
+                replacements = {id(self.originals[n]): t for n, t in self.tensors.items()}
+                stack.enter_context(swapped(module, replacements))
+            with mode:
+                output = self.forward()
+                if self.training:
+                    self.backward(output)
+            if self.optimizer is not None:
+                self.update(mode)
+            with mode:
+                self.collect()
+        return assemble(self.recorder.tape, self.results, self.recorder.provenance.calls)
+
+    def modules(self) -> list[nn.Module]:
+        """The model, and the loss if it is a module."""
+        return [self.model, *([self.loss_fn] if isinstance(self.loss_fn, nn.Module) else [])]
+
+    # Inputs.
+
+    def declare(self, mode: Functionalisation) -> None:
+        for prefix, module in zip(("", "loss_fn."), self.modules(), strict=False):
+            for name, parameter in module.named_parameters():
+                self.declare_one(prefix + name, parameter, Role.PARAMETER)
+            for name, buffer in module.named_buffers():
+                self.declare_one(prefix + name, buffer, Role.BUFFER)
+        with mode:
+            for name, original in self.originals.items():
+                fake = self.tensors[name]
+                trains = self.training and original.requires_grad
+                wrapped = functional(fake, requires_grad=trains)
+                if self.values[name].role is Role.PARAMETER:
+                    as_parameter(wrapped)
+                self.tensors[name] = wrapped
+            given: dict[int, Tensor] = {}
+            for prefix, tree in (("inputs", self.inputs), ("targets", self.targets)):
+                for name, tensor in named_tensors(prefix, tree):
+                    _check_dense(name, tensor)
+                    if id(tensor) not in given:
+                        fake = self.recorder.empty(tensor)
+                        self.values[name] = self.recorder.declare(name, fake, Role.INPUT)
+                        given[id(tensor)] = functional(fake)
+            if not given:
+                raise InvalidBatch(
+                    "the batch holds no tensor; give example inputs with their shapes"
+                )
+            self.inputs = map_tensors(lambda t: given[id(t)], self.inputs)
+            self.targets = map_tensors(lambda t: given[id(t)], self.targets)
+
+    def declare_one(self, name: str, tensor: Tensor, role: Role) -> None:
+        if any(tensor is known for known in (self.originals.get(name),)):
+            return
+        _check_dense(name, tensor)
+        fake = self.recorder.empty(tensor)
+        self.originals[name] = tensor
+        self.values[name] = self.recorder.declare(name, fake, role)
+        self.tensors[name] = fake
+
+    # The three phases.
+
+    def forward(self) -> Any:
+        grad = torch.enable_grad if self.training else torch.no_grad
+        with grad():
+            output = call(self.model, self.inputs)
+            if self.training and self.loss_fn is not None:
+                output = self.loss_fn(output, self.targets)
+        if not self.training:
+            leaves = dict(named_tensors("output", output))
+            if not leaves:
+                raise UnsupportedModel(
+                    f"the model returns {type(output).__name__} without a tensor; return tensors, or a tuple, "
+                    "list or dict of them"
+                )
+            self.results.outputs.update({name: value_of(t) for name, t in leaves.items()})
+        return output
+
+    def backward(self, loss: Any) -> None:
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+            found = (
+                f"a {loss.dtype} tensor of shape {tuple(loss.shape)}"
+                if isinstance(loss, Tensor)
+                else f"a {type(loss).__name__}"
+            )
+            what = "loss_fn" if self.loss_fn is not None else "the model (no loss_fn was given)"
+            raise NoTrainingStep(
+                f"the loss has to be one floating-point number, but {what} returned {found}; reduce it with "
+                ".mean() or .sum()"
+            )
+        if not loss.requires_grad:
+            raise NoTrainingStep(
+                "the loss depends on no parameter that requires a gradient; check requires_grad, detach() and "
+                "torch.no_grad, or capture inference with inputs=..."
+            )
+        provenance = self.recorder.provenance
+        self.results.outputs["loss"] = value_of(loss)
+        provenance.watch(loss)
+        provenance.phase = Phase.BACKWARD
+        torch.autograd.backward(loss)
+        provenance.accumulating = False
+        for name, tensor in self.tensors.items():
+            if tensor.grad is not None and self.values[name].role is Role.PARAMETER:
+                grad = value_of(tensor.grad)
+                self.results.gradients[name] = grad
+                self.results.owners.setdefault(grad, name)
+                self.results.owners[self.values[name]] = name
+        self.results.gradients_returned = self.optimizer is None
+
+    def update(self, mode: Functionalisation) -> None:
+        assert self.optimizer is not None
+        provenance = self.recorder.provenance
+        provenance.phase = Phase.UPDATE
+        states = self.initial_state()
+        names = {id(original): name for name, original in self.originals.items()}
+        by_original = {id(self.originals[name]): tensor for name, tensor in self.tensors.items()}
+        with mode, stepping():
+            running = twin(self.optimizer, by_original)
+            live: dict[str, Tensor] = {}
+            for number, group in enumerate(self.optimizer.param_groups):
+                for parameter in group["params"]:
+                    name = names[id(parameter)]
+                    state = states.get(name)
+                    if state is None:
+                        continue
+                    entries: dict[str, Any] = {}
+                    for key, item in state.items():
+                        entries[key] = item
+                        if isinstance(item, Tensor):
+                            label, wrapped = self.state_input(name, key, item, number)
+                            entries[key] = wrapped
+                            live.setdefault(label, wrapped)
+                    running.state[self.tensors[name]] = entries
+            before = numbers_in_state(running)
+            running.step()
+            if numbers_in_state(running) != before:
+                raise UnsupportedOptimizer(
+                    f"{type(running).__name__} keeps a plain number in its state that changes with each step; "
+                    "keep it in a tensor"
+                )
+            for label, tensor in self.state_after(running, names).items():
+                live[label] = tensor
+        self.tensors.update(live)
+
+    def initial_state(self) -> dict[str, dict[str, Any]]:
+        """Return the optimizer's state for each parameter, on fake tensors, as a first step makes it."""
+        assert self.optimizer is not None
+        fakes: dict[int, Tensor] = {}
+        named: dict[int, str] = {}
+        with self.recorder.paused():
+            for name, original in self.originals.items():
+                if self.values[name].role is Role.PARAMETER:
+                    fake = as_parameter(self.recorder.empty(original))
+                    if name in self.results.gradients:
+                        fake.grad = self.recorder.empty(original)
+                    fakes[id(original)] = fake
+                    named[id(fake)] = name
+            trial = twin(self.optimizer, fakes)
+            for parameter, state in self.optimizer.state.items():
+                if id(parameter) in fakes:
+                    trial.state[fakes[id(parameter)]] = {
+                        k: self.recorder.empty(v) if isinstance(v, Tensor) else v
+                        for k, v in state.items()
+                    }
+            with stepping():
+                trial.step()
+        return {named[id(p)]: dict(s) for p, s in trial.state.items() if p.grad is not None}
+
+    def state_input(self, name: str, key: str, fake: Tensor, group: int) -> tuple[str, Tensor]:
+        """Declare one state tensor; a group's step counters are one input."""
+        if key == STEP and fake.dim() == 0:
+            label = f"optimizer.{STEP}.{group}"
+            if label not in self.values:
+                counter = self.recorder.empty(fake, torch.float64)
+                self.values[label] = self.recorder.declare(label, counter, Role.OPTIMIZER_STATE)
+                self.originals[label] = counter
+            counter = self.recorder.empty(fake, torch.float64)
+            stamp(counter, self.values[label])
+            return label, functional(counter)
+        label = f"{name}.{key}"
+        of = self.values[name]
+        self.values[label] = self.recorder.declare(label, fake, Role.OPTIMIZER_STATE, of)
+        self.results.owners[self.values[label]] = name
+        return label, functional(fake)
+
+    def state_after(
+        self, optimizer: torch.optim.Optimizer, names: dict[int, str]
+    ) -> dict[str, Tensor]:
+        """Return the state tensors that an optimizer holds after its step, by label."""
+        found: dict[str, Tensor] = {}
+        by_tensor = {
+            id(self.tensors[name]): name for name in names.values() if name in self.tensors
+        }
+        groups = {
+            id(p): number
+            for number, group in enumerate(optimizer.param_groups)
+            for p in group["params"]
+        }
+        for parameter, state in optimizer.state.items():
+            for key, item in state.items():
+                if isinstance(item, Tensor):
+                    name = by_tensor[id(parameter)]
+                    shared = key == STEP and item.dim() == 0
+                    label = (
+                        f"optimizer.{STEP}.{groups[id(parameter)]}" if shared else f"{name}.{key}"
+                    )
+                    found[label] = item
+        return found
+
+    def collect(self) -> None:
+        """Find what the step changed."""
+        for prefix, module in zip(("", "loss_fn."), self.modules(), strict=False):
+            for name, buffer in module.named_buffers():
+                if prefix + name in self.tensors:
+                    self.tensors[prefix + name] = buffer  # it may have been assigned anew
+        for name, tensor in self.tensors.items():
+            new = value_of(tensor)
+            if new is not self.values[name]:
+                if new.type != self.values[name].type:
+                    raise UnsupportedModel(
+                        f"the step turns {name} from {self.values[name].type!r} into {new.type!r}; a value that "
+                        "is kept between steps has to keep its shape and dtype"
+                    )
+                self.results.updates[name] = new
+
+
+@contextmanager
+def _untouched_settings() -> Iterator[None]:
+    """Keep the generator's state; no compiled functions, no fused kernels that hide operators."""
+    state = torch.default_generator.get_state()
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        torch.default_generator.set_state(state)
+
+
+def _names_of_constants(model: nn.Module) -> dict[int, str]:
+    """Return the path of each plain tensor attribute, by `id`."""
+    return {
+        id(value): f"{path}.{name}".lstrip(".")
+        for path, module in model.named_modules()
+        for name, value in module.__dict__.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _check_dense(name: str, tensor: Tensor) -> None:
+    if nn.parameter.is_lazy(tensor):
+        raise UnsupportedModel(
+            f"{name} has no shape yet (a lazy module); run the model once before capturing it"
+        )
+    if tensor.is_complex():
+        raise ComplexInput(f"{name} is {tensor.dtype}; use two real tensors (torch.view_as_real)")
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized:
+        raise UnsupportedModel(f"{name} is not a dense tensor ({tensor.layout}); convert it first")

@@ -1,0 +1,88 @@
+"""What the recorder writes down, before it becomes a graph.
+
+A `Value` stands for one tensor of the step, an `Entry` for one operator application. Both stay mutable while
+the step runs: a gradient learns only later whose gradient it is, and which entries are dead is known only at
+the end. `assemble` turns the finished tape into an immutable `ir.Graph`.
+
+`Frame` is one call of one module; frames form a linked stack, and each entry remembers the top of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from graphwright.ir import Attr, Phase, Role, TensorType
+
+_TYPES: dict[tuple[torch.Size, torch.dtype], TensorType] = {}
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Return the type of a tensor; equal types are the same object."""
+    key = (tensor.shape, tensor.dtype)
+    found = _TYPES.get(key)
+    if found is None:
+        found = _TYPES[key] = TensorType(tuple(map(int, tensor.shape)), dtype_name(tensor.dtype))
+    return found
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return a dtype's name as the graph spells it: `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One call of a module: its path, the number of the call, and the call that it happened in."""
+
+    path: str
+    call: int
+    has_parameters: bool
+    parent: Frame | None
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """One tensor of the step. `of` is the value that this one is the gradient or the new state of."""
+
+    type: TensorType
+    role: Role = Role.ACTIVATION
+    producer: Entry | None = None
+    name: str | None = None
+    of: Value | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One operator application, with what is known of where it came from.
+
+    `accumulates` marks the additions that autograd makes where a tensor is used more than once; `cell` is
+    the (layer, time step) of an unrolled recurrence.
+    """
+
+    op: str
+    inputs: tuple[Value | None, ...]
+    attrs: dict[str, Attr]
+    outputs: tuple[Value, ...]
+    phase: Phase
+    frame: Frame | None
+    index: int
+    partner: Entry | None = None
+    cell: tuple[int | None, int] | None = None
+    random: bool = False
+    accumulates: bool = False
+
+
+@dataclass(slots=True)
+class Tape:
+    """Inputs in the order they were declared, entries in the order they ran."""
+
+    inputs: list[Value] = field(default_factory=list[Value])
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+    def declare(self, name: str, type: TensorType, role: Role, of: Value | None = None) -> Value:
+        """Add a graph input."""
+        value = Value(type, role, name=name, of=of)
+        self.inputs.append(value)
+        return value

@@ -1,0 +1,313 @@
+"""What cannot be captured says so, names the line, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from graphwright import capture, errors
+
+pytestmark = pytest.mark.filterwarnings("ignore:no description")
+
+GLOBAL = torch.zeros(3)
+
+
+class Model(nn.Module):
+    """A linear layer and then whatever is under test."""
+
+    def __init__(self, body: Callable[[nn.Module, Tensor], Any]) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.plain = torch.ones(3)
+        self.body = body
+
+    def forward(self, x: Tensor) -> Any:
+        return self.body(self, self.norm(self.fc(x)))
+
+
+BATCH = (torch.randn(5, 4), torch.randint(3, (5,)))
+
+
+def branch(_: nn.Module, x: Tensor) -> Tensor:
+    if x.sum() > 0:  # marked
+        return x
+    return -x
+
+
+def read_number(_: nn.Module, x: Tensor) -> Tensor:
+    return x * x.max().item()  # marked
+
+
+def loop(_: nn.Module, x: Tensor) -> Tensor:
+    for _index in range(int(x.abs().sum())):  # marked
+        x = x + 1
+    return x
+
+
+def as_list(_: nn.Module, x: Tensor) -> Tensor:
+    return x * x.detach().tolist()[0][0]  # marked
+
+
+def nonzero(_: nn.Module, x: Tensor) -> Tensor:
+    return x.sum() + x.nonzero().sum()  # marked
+
+
+def masked(_: nn.Module, x: Tensor) -> Tensor:
+    return x[x > 0]  # marked
+
+
+def unique(_: nn.Module, x: Tensor) -> Tensor:
+    return x.unique()  # marked
+
+
+def to_numpy(_: nn.Module, x: Tensor) -> Tensor:
+    return x + float(x.detach().numpy().sum())  # marked
+
+
+def write_global(_: nn.Module, x: Tensor) -> Tensor:
+    GLOBAL.add_(x.detach().sum(0))  # marked
+    return x
+
+
+def write_global_number(_: nn.Module, x: Tensor) -> Tensor:
+    GLOBAL.add_(1)  # marked
+    return x
+
+
+def write_plain(model: nn.Module, x: Tensor) -> Tensor:
+    model.plain += 1  # marked
+    return x
+
+
+def fourier(_: nn.Module, x: Tensor) -> Tensor:
+    return torch.fft.fft(x).abs()  # marked
+
+
+def own_generator(_: nn.Module, x: Tensor) -> Tensor:
+    return x * torch.rand(5, 3, generator=torch.Generator())  # marked
+
+
+def control_flow_operator(_: nn.Module, x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))  # marked
+
+
+def wrong_shape(_: nn.Module, x: Tensor) -> Tensor:
+    return x @ x  # marked
+
+
+STOPS: list[tuple[Callable[..., Any], type[errors.CaptureError], str]] = [
+    (branch, errors.DataDependentControlFlow, "torch.where"),
+    (read_number, errors.DataDependentControlFlow, "keep numbers in tensors"),
+    (loop, errors.DataDependentControlFlow, "reads a tensor's value"),
+    (as_list, errors.DataDependentControlFlow, "reads a tensor's value"),
+    (control_flow_operator, errors.DataDependentControlFlow, "torch.cond"),
+    (nonzero, errors.DynamicShapeOperator, "nonzero"),
+    (masked, errors.DynamicShapeOperator, "fixed shape"),
+    (unique, errors.DynamicShapeOperator, "unique"),
+    (to_numpy, errors.GraphBreak, "custom_op"),
+    (write_global, errors.MutatedGlobal, "register_buffer"),
+    (write_global_number, errors.MutatedGlobal, "neither a parameter nor a buffer"),
+    (write_plain, errors.MutatedGlobal, "neither a parameter nor a buffer"),
+    (fourier, errors.ComplexInput, "complex"),
+    (own_generator, errors.UnsupportedModel, "default generator"),
+    (wrong_shape, errors.CaptureError, "runs eagerly"),
+]
+
+
+@pytest.mark.parametrize(("body", "error", "hint"), STOPS, ids=lambda v: getattr(v, "__name__", ""))
+def test_stop_names_the_line_and_leaves_no_trace(
+    body: Callable[..., Any], error: type[errors.CaptureError], hint: str
+) -> None:
+    lines, start = inspect.getsourcelines(body)
+    number = start + next(i for i, line in enumerate(lines) if "# marked" in line)
+    model = Model(body)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    attributes = {m: dict(m.__dict__) for m in model.modules()}
+    random, kept = torch.get_rng_state(), GLOBAL.clone()
+    with pytest.raises(error) as caught:
+        capture.capture(model, F.cross_entropy, BATCH, optimizer=torch.optim.Adam)
+    message = str(caught.value)
+    assert hint in message
+    assert f"test_capture_errors.py:{number}: {lines[number - start].strip()}" in message
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+    assert all(type(p) is nn.Parameter and p.grad is None for p in model.parameters())
+    assert {m: dict(m.__dict__) for m in model.modules()} == attributes
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.equal(kept, GLOBAL)
+    assert torch.equal(model.plain, torch.ones(3))
+    capture.capture(Model(lambda _, x: x), F.cross_entropy, BATCH)  # and the next one works
+
+
+def test_replaced_attribute_is_a_mutated_global() -> None:
+    def body(model: nn.Module, x: Tensor) -> Tensor:
+        model.plain = x.detach().sum(0)
+        return x
+
+    with pytest.raises(
+        errors.MutatedGlobal, match=r"assigns a new tensor to plain.*register_buffer"
+    ):
+        capture.capture(Model(body), F.cross_entropy, BATCH)
+
+
+def test_complex_inputs_and_parameters() -> None:
+    with pytest.raises(errors.ComplexInput, match=r"inputs\.0 is torch\.complex64"):
+        capture.capture(nn.Linear(4, 3), inputs=torch.zeros(2, 4, dtype=torch.complex64))
+    with pytest.raises(errors.ComplexInput, match=r"weight is torch\.complex64"):
+        capture.capture(nn.Linear(4, 3, dtype=torch.complex64), inputs=torch.zeros(2, 4))
+
+
+def test_packed_sequences() -> None:
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            packed = pack_padded_sequence(x, torch.tensor([3, 2]), enforce_sorted=True)
+            return self.rnn(packed)[0].data.sum()
+
+    with pytest.raises(errors.CaptureError, match=r"pad"):
+        capture.capture(Packed(), batch=torch.randn(3, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "hint"),
+    [
+        (lambda: capture.capture(nn.Linear(4, 3)), errors.InvalidBatch, "example batch"),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, BATCH[0]),
+            errors.InvalidBatch,
+            r"\(inputs, targets\)",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, ((), ())),
+            errors.InvalidBatch,
+            "no tensor",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, inputs=BATCH[0]),
+            errors.InvalidBatch,
+            "captures inference",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), batch=BATCH[0]),
+            errors.NoTrainingStep,
+            r"shape \(5, 3\).*mean",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), lambda y, t: 1.0, BATCH),
+            errors.NoTrainingStep,
+            "loss_fn returned a float",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), lambda y, t: y.argmax(), BATCH),
+            errors.NoTrainingStep,
+            "int64",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), lambda y, t: y.detach().sum(), BATCH),
+            errors.NoTrainingStep,
+            "requires a gradient",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3).requires_grad_(False), F.cross_entropy, BATCH),
+            errors.NoTrainingStep,
+            "no parameter",
+        ),
+        (
+            lambda: capture.capture(nn.LazyLinear(3), F.cross_entropy, BATCH),
+            errors.UnsupportedModel,
+            "lazy",
+        ),
+        (
+            lambda: capture.capture(lambda x: x, inputs=BATCH[0]),  # type: ignore[arg-type]
+            errors.UnsupportedModel,
+            "nn.Module, not function",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), inputs=BATCH[0].to_sparse()),
+            errors.UnsupportedModel,
+            "not a dense tensor",
+        ),
+        (
+            lambda: capture.capture(Model(lambda _, x: "text"), inputs=BATCH[0]),
+            errors.UnsupportedModel,
+            "returns str",
+        ),
+        (
+            lambda: train(optimizer=torch.optim.LBFGS),
+            errors.UnsupportedOptimizer,
+            "closure",
+        ),
+        (
+            lambda: train(optimizer=torch.optim.SparseAdam),
+            errors.UnsupportedOptimizer,
+            "sparse",
+        ),
+        (
+            lambda: train(optimizer=torch.optim.SGD, optimizer_options={"rate": 1}),
+            errors.UnsupportedOptimizer,
+            "rate.*optimizer_options",
+        ),
+        (
+            lambda: train(optimizer="adam"),
+            errors.UnsupportedOptimizer,
+            "torch.optim class",
+        ),
+        (
+            lambda: train(optimizer=torch.optim.SGD(nn.Linear(4, 3).parameters())),
+            errors.UnsupportedOptimizer,
+            "not a parameter of the model",
+        ),
+    ],
+)
+def test_bad_input(call: Callable[[], object], error: type[Exception], hint: str) -> None:
+    with pytest.raises(error, match=hint):
+        call()
+
+
+def train(**options: Any) -> None:
+    capture.capture(nn.Linear(4, 3), F.cross_entropy, BATCH, **options)
+
+
+def test_optimizer_with_numbers_in_its_state() -> None:
+    class Counting(torch.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {})
+
+        @torch.no_grad()
+        def step(self, closure: Any = None) -> None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    state["count"] = state.get("count", 0) + 1
+                    p.sub_(p.grad / state["count"])
+
+    with pytest.raises(errors.UnsupportedOptimizer, match="keep it in a tensor"):
+        train(optimizer=Counting)
+
+
+def test_replay_refuses_wrong_inputs() -> None:
+    model = nn.Linear(4, 3)
+    graph = capture.capture(model, inputs=BATCH[0])
+    values = capture.bind(graph, model, inputs=BATCH[0])
+    with pytest.raises(errors.ReplayError, match=r"inputs\.0 is float64\[5, 4\]"):
+        capture.replay(graph, {**values, "inputs.0": BATCH[0].double()})
+    del values["bias"]
+    with pytest.raises(errors.ReplayError, match=r"input bias .* is missing; see capture\.bind"):
+        capture.replay(graph, values)
+
+
+def test_every_capture_error_has_a_help_page() -> None:
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.CaptureError):
+            assert kind.__doc__, name
+            assert len(kind.__doc__) > 100, name

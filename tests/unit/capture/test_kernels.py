@@ -1,0 +1,91 @@
+"""Our own operators: one gradient each, also for a part of an image with a halo."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import graphwright.capture  # noqa: F401  (registers the operators)
+from graphwright.capture import attention
+
+ops = torch.ops.graphwright
+
+CASES = [
+    # input, weight, stride, padding, dilation, transposed, output padding, groups
+    ((2, 4, 9), (6, 4, 3), [2], [1], [1], False, [0], 1),
+    ((2, 4, 8, 7), (6, 2, 3, 3), [1, 2], [1, 0], [2, 1], False, [0, 0], 2),
+    ((2, 4, 5, 5), (4, 3, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 0], 1),
+    ((1, 2, 4, 4, 4), (3, 2, 2, 2, 2), [1, 1, 1], [0, 0, 0], [1, 1, 1], False, [0, 0, 0], 1),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_equal_the_bundled_kernel(case: tuple) -> None:
+    x_size, w_size, *options = case
+    x, w = torch.randn(x_size, dtype=torch.float64), torch.randn(w_size, dtype=torch.float64)
+    g = torch.randn_like(torch.ops.aten.convolution(x, w, None, *options))
+    wanted = torch.ops.aten.convolution_backward(g, x, w, None, *options, [True, True, False])
+    torch.testing.assert_close(ops.convolution_grad_input(g, w, x_size, *options), wanted[0])
+    torch.testing.assert_close(ops.convolution_grad_weight(g, x, w_size, *options), wanted[1])
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(t) for t in (g, x, w)]
+        assert ops.convolution_grad_input(fakes[0], fakes[2], x_size, *options).shape == x.shape
+        assert ops.convolution_grad_weight(fakes[0], fakes[1], w_size, *options).shape == w.shape
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_any_rows_of_the_input_gradient_from_the_rows_that_touch_them(
+    stride: int, dilation: int, padding: int
+) -> None:
+    """Rows [low, high) of the input's gradient need only some rows of the output's gradient."""
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 3, 14, dtype=torch.float64), torch.randn(4, 3, 3, dtype=torch.float64)
+    options = ([stride], [padding], [dilation], False, [0], 1)
+    g = torch.randn_like(torch.ops.aten.convolution(x, w, None, *options))
+    whole = ops.convolution_grad_input(g, w, list(x.shape), *options)
+    reach = dilation * 2
+    for low, high in [(0, 5), (5, 10), (10, 14), (3, 4), (0, 14)]:
+        first = max(0, -(-(low + padding - reach) // stride))
+        last = min(g.shape[2] - 1, (high - 1 + padding) // stride)
+        part = g[:, :, first : last + 1]
+        own = padding + low - first * stride
+        found = ops.convolution_grad_input(
+            part, w, [2, 3, high - low], [stride], [own], [dilation], False, [0], 1
+        )
+        torch.testing.assert_close(found, whole[:, :, low:high])
+
+
+def test_rows_that_nothing_touches_are_zero() -> None:
+    g, w = torch.randn(1, 2, 3), torch.randn(2, 1, 1)
+    found = ops.convolution_grad_input(g, w, [1, 1, 4], [1], [10], [1], False, [0], 1)
+    assert torch.equal(found, torch.zeros(1, 1, 4))
+
+
+def test_layer_norm_gradient() -> None:
+    x, g = torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    weight = torch.randn(4)
+    _, mean, rstd = torch.ops.aten.native_layer_norm(x, [4], weight, None, 1e-5)
+    wanted = torch.ops.aten.native_layer_norm_backward(
+        g, x, [4], mean, rstd, weight, None, [True, False, False]
+    )[0]
+    assert torch.equal(ops.layer_norm_grad_input(g, x, mean, rstd, weight, [4]), wanted)
+
+
+@pytest.mark.parametrize(("causal", "masked"), [(False, False), (True, False), (False, True)])
+def test_attention_from_its_definition(causal: bool, masked: bool) -> None:
+    torch.manual_seed(0)
+    q, k, v, g = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(4))
+    mask = torch.randn(2, 1, 5, 5, dtype=torch.float64) if masked else None
+    options = {"attn_mask": mask, "scale": 0.7}
+    aten = torch.ops.aten
+    wanted = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, **options)
+    found = attention.attention(q, k, v, 0.0, causal, **options)
+    torch.testing.assert_close(found, wanted)
+    args = (g, q, k, v, *wanted, 0.0, causal)
+    torch.testing.assert_close(
+        attention.attention_backward(*args, **options),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward(*args, **options),
+    )
