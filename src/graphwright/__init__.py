@@ -1,0 +1,65 @@
+"""Graphwright: write a model for one device, and work out how to run it on whatever you have.
+
+>>> import graphwright as gw
+>>> graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)    # nothing is allocated
+>>> gw.splits(graph.nodes[0].op, graph.nodes[0].attrs, gw.types_of(graph, graph.nodes[0]))
+
+Names are loaded when they are first used, so importing the package is quick and needs no PyTorch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from graphwright.version import __version__
+
+if TYPE_CHECKING:
+    from graphwright.capture.api import capture
+    from graphwright.capture.replay import replay
+    from graphwright.describe import reference, splits, types_of
+    from graphwright.describe.registry import describe
+    from graphwright.errors import GraphwrightError
+    from graphwright.ir import Graph, load, save, verify
+    from graphwright.run import check_operator
+
+_WHERE = {
+    "Graph": "ir",
+    "GraphwrightError": "errors",
+    "capture": "capture",
+    "check_operator": "run",
+    "describe": "describe",
+    "load": "ir",
+    "reference": "describe",
+    "replay": "capture",
+    "save": "ir",
+    "splits": "describe",
+    "types_of": "describe",
+    "verify": "ir",
+}
+
+__all__ = [
+    "Graph",
+    "GraphwrightError",
+    "__version__",
+    "capture",
+    "check_operator",
+    "describe",
+    "load",
+    "reference",
+    "replay",
+    "save",
+    "splits",
+    "types_of",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _WHERE:
+        return getattr(import_module(f"graphwright.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'graphwright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

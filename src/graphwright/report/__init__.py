@@ -1,0 +1,26 @@
+"""Show what was found: operators, coverage, graphs. Data first, pictures of it second."""
+
+from graphwright.report.coverage import (
+    coverage,
+    coverage_dict,
+    graph_coverage,
+    show_coverage,
+    show_graph_coverage,
+)
+from graphwright.report.graph import show_graph, show_splits, summary_dict
+from graphwright.report.operator import operator_dict, operator_report, parse_types, show_operator
+
+__all__ = [
+    "coverage",
+    "coverage_dict",
+    "graph_coverage",
+    "operator_dict",
+    "operator_report",
+    "parse_types",
+    "show_coverage",
+    "show_graph",
+    "show_graph_coverage",
+    "show_operator",
+    "show_splits",
+    "summary_dict",
+]

@@ -1,0 +1,91 @@
+"""A captured graph as tables: what it holds, and what it computes most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from graphwright.describe import Split, cost, sample_dims, soap, types_of
+from graphwright.ir import Graph, Phase, Summary, format_bytes, summarize
+
+
+def summary_dict(graph: Graph) -> dict[str, object]:
+    """A graph's statistics as JSON-ready data."""
+    found = summarize(graph)
+    return {
+        "hash": graph.hash,
+        "nodes": found.num_nodes,
+        "nodes_per_phase": {str(phase): n for phase, n in found.nodes_per_phase.items()},
+        "nodes_per_op": dict(found.nodes_per_op),
+        "tensors": found.num_tensors,
+        "distinct_sizes": len(found.distinct_sizes),
+        "parameters": found.num_parameters,
+        "parameter_bytes": found.parameter_bytes,
+        "gradient_bytes": found.parameter_gradient_bytes,
+        "optimizer_state_bytes": found.optimizer_state_bytes,
+        "activation_bytes": found.activation_bytes,
+        "peak_bytes": found.peak_bytes,
+        "operations": operations(graph),
+    }
+
+
+def operations(graph: Graph) -> int:
+    """Arithmetic operations of one step, from the descriptions."""
+    return sum(cost(n.op, n.attrs, types_of(graph, n)).operations for n in graph.nodes)
+
+
+def show_graph(graph: Graph, console: Console, title: str) -> None:
+    """Print a graph's statistics."""
+    console.print(_memory_table(summarize(graph), title))
+    console.print(_operator_table(graph))
+
+
+def _memory_table(found: Summary, title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    phases = ", ".join(f"{found.nodes_per_phase.get(p, 0):,} {p}" for p in Phase)
+    table.add_row("operators", f"{found.num_nodes:,} ({phases})")
+    table.add_row("tensors", f"{found.num_tensors:,} of {len(found.distinct_sizes)} sizes")
+    table.add_row("parameters", f"{found.num_parameters:,}")
+    table.add_row("weights", format_bytes(found.parameter_bytes))
+    table.add_row("their gradients", format_bytes(found.parameter_gradient_bytes))
+    table.add_row("optimizer state", format_bytes(found.optimizer_state_bytes))
+    table.add_row("activations in all", format_bytes(found.activation_bytes))
+    table.add_row("peak, in program order", format_bytes(found.peak_bytes))
+    return table
+
+
+def _operator_table(graph: Graph, rows: int = 8) -> Table:
+    counts: Counter[str] = Counter()
+    work: Counter[str] = Counter()
+    for node in graph.nodes:
+        counts[node.op] += 1
+        work[node.op] += cost(node.op, node.attrs, types_of(graph, node)).operations
+    total = sum(work.values()) or 1
+    table = Table(title="Where the arithmetic is", title_justify="left")
+    table.add_column("operator", style="bold")
+    table.add_column("nodes", justify="right")
+    table.add_column("operations", justify="right")
+    table.add_column("share", justify="right")
+    for op, done in work.most_common(rows):
+        table.add_row(op, f"{counts[op]:,}", f"{done:.3g}", f"{done / total:.1%}")
+    return table
+
+
+def show_splits(graph: Graph, found: Mapping[str, tuple[Split, ...]], console: Console) -> None:
+    """Print how many ways there are to split the operators of a graph, by FlexFlow's classes."""
+    samples = sample_dims(graph)
+    classes: Counter[str] = Counter()
+    for node in graph.nodes:
+        classes.update(str(soap(split, node, graph, samples)) for split in found[node.name])
+    combining = sum(split.reducer is not None for splits in found.values() for split in splits)
+    some = sum(bool(splits) for splits in found.values())
+    console.print(
+        f"{sum(classes.values()):,} basic splits of {some:,} operators, by the class of the index: "
+        + ", ".join(f"{n:,} {name}" for name, n in sorted(classes.items()))
+        + f"; {combining:,} combine partial results, the others concatenate."
+    )

@@ -1,0 +1,68 @@
+"""Draw one example call of every described operator, for ``graphwright describe OPERATOR`` to show.
+
+The call with the most elements among a few draws is kept, so that most splits have something to cut. Run by
+``make examples``; what it writes is part of the package.
+"""
+
+import json
+import random
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cases import complete, load_cases
+
+from graphwright.capture.invoke import call_kernel
+from graphwright.describe import descriptions, splits
+from graphwright.ir import write_atomically
+from graphwright.run.check import types_of
+
+TARGET = Path(__file__).parents[2] / "src" / "graphwright" / "report" / "examples.json"
+NUM_DRAWS = 60
+
+
+def draw_example(op: str, case) -> dict[str, object]:
+    """The richest of some random calls: the one with the most splits, then the most elements."""
+    best: tuple[tuple[int, int], dict[str, object]] | None = None
+
+    @settings(max_examples=NUM_DRAWS, database=None, derandomize=True, deadline=None,
+              phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(data=st.data())
+    def look(data):
+        nonlocal best
+        attrs, inputs = case(data.draw)
+        attrs = complete(op, attrs)
+        types = types_of(inputs, call_kernel(op, inputs, attrs))
+        size = sum(t.numel for t in (*types.inputs, *types.outputs) if t is not None)
+        rank = (len(splits(op, attrs, types)), size)
+        if best is None or rank > best[0]:
+            call = {
+                "attrs": attrs,
+                "inputs": [None if t is None else str(t) for t in types.inputs],
+                "outputs": [str(t) for t in types.outputs],
+            }
+            best = (rank, call)
+
+    look()
+    assert best is not None
+    return best[1]
+
+
+def main() -> None:
+    random.seed(0)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    cases = load_cases()
+    found = {d.op: draw_example(d.op, cases[d.op]) for d in descriptions() if d.op in cases}
+    lines = [f"  {json.dumps(op)}: {json.dumps(call)}" for op, call in sorted(found.items())]
+    write_atomically(TARGET, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    print(f"{len(found)} examples")
+
+
+if __name__ == "__main__":
+    main()

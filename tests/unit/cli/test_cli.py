@@ -1,0 +1,118 @@
+"""The command line: its set of verbs and flags is frozen, its output is what it says."""
+
+import json
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from graphwright import cli
+
+RUN = CliRunner()
+
+FLAGS = {
+    "capture": {"--batch-size", "--small", "--output", "-o", "--verify", "--text", "--json"},
+    "demo": {"--model", "--batch-size", "--output", "-o"},
+    "describe": {"--coverage", "--zoo", "--input", "--output", "--attr", "--parts", "--json"},
+    "zoo": {"--count", "--json"},
+}
+
+
+def run(*arguments: str):
+    result = RUN.invoke(cli.app, list(arguments))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_set_of_verbs_and_flags_is_frozen():
+    found = {
+        name: {
+            flag for parameter in command.params for flag in parameter.opts if flag.startswith("-")
+        }
+        for name, command in get_command(cli.app).commands.items()
+    }
+    assert found == FLAGS
+
+
+@pytest.mark.parametrize("verb", FLAGS)
+def test_every_verb_has_help_that_says_what_it_does(verb):
+    result = run(verb, "--help")
+    assert result.exit_code == 0
+    assert len(result.output) > 300
+
+
+def test_version():
+    assert run("--version").output.strip() == cli.__version__
+
+
+def test_describe_shows_description_regions_and_splits():
+    output = run("describe", "aten.mm").output
+    for word in ("a[i, k] * b[k, j]", "concat dim 0", "sum", "linear in a", "sample"):
+        assert word in output
+
+
+def test_describe_gives_reasons_for_indices_without_a_split():
+    assert "no split along" in run("describe", "aten._softmax").output
+
+
+def test_describe_as_json_for_given_types():
+    arguments = [
+        "describe", "aten.mm", "--input", "float32[4, 6]", "--input", "float32[6, 8]",
+        "--output", "float32[4, 8]", "--parts", "3", "--json",
+    ]  # fmt: skip
+    found = json.loads(run(*arguments).output)
+    assert [split["index"] for split in found["splits"]] == ["i", "j", "k"]
+    assert [part["range"] for part in found["splits"][1]["parts"]] == [[0, 2], [2, 5], [5, 8]]
+    assert found["operations"] == 2 * 4 * 6 * 8
+
+
+def test_coverage_counts_both_sides():
+    found = json.loads(run("describe", "--coverage", "--json").output)
+    assert found["core_described"] >= 170
+    assert found["library_lines"] < found["pytorch_rule_lines"]
+    assert all(reason != "not yet described" for reason in found["core_missing"].values())
+
+
+def test_coverage_table_prints_both_line_counts():
+    output = run("describe", "--coverage").output
+    assert "PyTorch's hand-written sharding rules" in output.replace("\n", " ")
+
+
+def test_capture_saves_verifies_and_prints(tmp_path):
+    from graphwright.ir import load, parse_text
+
+    path = tmp_path / "mlp.json"
+    run("capture", "mlp", "--small", "--verify", "-o", str(path))
+    text = tmp_path / "mlp.txt"
+    run("capture", "mlp", "--small", "-o", str(text))
+    assert load(path) == parse_text(text.read_text())
+
+
+def test_capture_as_json():
+    found = json.loads(run("capture", "mlp", "--small", "--json").stdout)
+    assert found["nodes"] == sum(found["nodes_per_phase"].values())
+
+
+def test_capture_a_model_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    model = torch.nn.Linear(4, 2)\n"
+        "    return model, torch.nn.functional.mse_loss, (torch.ones(3, 4), torch.ones(3, 2)), torch.optim.SGD\n"
+    )
+    output = run("capture", f"{tmp_path}/mine.py:make", "--text").output
+    assert "aten.mm" in output
+
+
+def test_demo_on_a_smaller_model():
+    output = run("demo", "--model", "alexnet", "--batch-size", "2").output
+    assert "basic splits" in output
+    assert "aten.convolution" in output or "aten.mm" in output
+
+
+def test_zoo_lists_parameters_operators_and_sources():
+    rows = json.loads(run("zoo", "--json").stdout)
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["vgg16"]["parameters"] == 138_357_544
+    assert all(row["operators"] and row["source"] for row in rows)
