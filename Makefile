@@ -35,8 +35,8 @@ layers: $(STAMP) ## import-linter: imports go downwards only
 unit: $(STAMP)
 	$(BIN)/pytest -n $(JOBS) -m 'not slow'
 
-test-all: $(STAMP) ## All tests, the slow ones included
-	$(BIN)/pytest -n $(JOBS)
+test-all: $(STAMP) ## All tests, the slow ones included, with far more random calls
+	$(BIN)/pytest -n $(JOBS) --hypothesis-profile=hunt --timeout=1800
 
 examples-run: $(STAMP)
 	for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example || exit 1; done

@@ -1,12 +1,22 @@
-"""What all tests share: helper modules beside the tests are importable, golden files can be written anew."""
+"""What all tests share: importable helper modules, Hypothesis profiles, golden files that can be written anew."""
 
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "property")]
+
+torch.set_num_threads(1)  # tensors are tiny here: threads would only wait for each other
+
+# A test run is the same every time; `make test-all` hunts for what it has missed.
+COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+settings.register_profile("steady", max_examples=40, derandomize=True, database=None, **COMMON)
+settings.register_profile("hunt", max_examples=300, **COMMON)
+settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

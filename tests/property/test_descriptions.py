@@ -5,7 +5,7 @@ No operator is left out: a description without a case fails `test_every_descript
 
 import pytest
 from cases import complete, load_cases
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphwright.describe import descriptions, find
@@ -20,7 +20,6 @@ def test_every_description_has_a_case():
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_description_is_true(op, data):
     attrs, inputs = CASES[op](data.draw)

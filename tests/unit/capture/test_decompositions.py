@@ -142,8 +142,8 @@ def test_cross_entropy(shape: tuple[int, ...], weighted: bool, reduction: str) -
     )
 
 
-def test_splitting_the_batch_is_exact_for_batch_norm_and_loss() -> None:
-    """Run the nodes up to each sum on two halves of the batch, add the halves, go on whole."""
+def test_only_sums_and_products_reduce_over_the_batch() -> None:
+    """So adding up the parts' results is exact, for batch norm and the loss as for everything else."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 4)).double()
     batch: Any = (torch.randn(6, 5, dtype=torch.float64), torch.tensor([0, 1, 2, -100, 3, 0]))
