@@ -51,15 +51,11 @@ def fresh(program: str, *arguments: str) -> dict[str, float]:
 
 def capture(name: str, folder: str) -> tuple[str, float]:
     from graphwright import zoo
-    from graphwright.capture import capture as capture_step
     from graphwright.ir import save
 
     workload = zoo.load(name, batch_size=8)
     start = time.perf_counter()
-    graph = capture_step(
-        workload.model, workload.loss_fn, workload.batch,
-        optimizer=workload.optimizer, optimizer_options=workload.optimizer_options,
-    )  # fmt: skip
+    graph = workload.capture()
     seconds = time.perf_counter() - start
     path = f"{folder}/{name}.json"
     save(graph, path)

@@ -15,7 +15,6 @@ from collections import Counter
 
 from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
-from graphwright.capture import capture
 from graphwright.ir import Graph, Role, summarize
 
 GIB, MIB = 2**30, 2**20
@@ -87,10 +86,7 @@ def main() -> int:
             continue
         workload = zoo.load(name, batch_size=batch)
         start = time.perf_counter()
-        graph = capture(
-            workload.model, workload.loss_fn, workload.batch,
-            optimizer=workload.optimizer, optimizer_options=workload.optimizer_options,
-        )  # fmt: skip
+        graph = workload.capture()
         seconds = time.perf_counter() - start
         found = summarize(graph)
         large = sum(size >= MIB for size in found.distinct_sizes)

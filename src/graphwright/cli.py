@@ -19,7 +19,6 @@ from graphwright.errors import GraphwrightError, InvalidModelName
 from graphwright.version import __version__
 
 if TYPE_CHECKING:
-    from graphwright.ir import Graph
     from graphwright.report.coverage import GraphCoverage
     from graphwright.zoo import Workload
 
@@ -81,7 +80,7 @@ def demo(
     console = Console(record=output is not None, width=110 if output is not None else None)
     workload = _load(model, batch_size, small=False)
     with console.status(f"Capturing one training step of {model}, without allocating it"):
-        graph = _capture(workload)
+        graph = workload.capture()
     show_graph(graph, console, f"{model}, one training step at batch size {batch_size}")
     with console.status("Analysing every operator"):
         found = {node.name: node_splits(graph, node) for node in graph.nodes}
@@ -117,7 +116,7 @@ def capture(
 
     progress = Console(stderr=True)
     with progress.status(f"Capturing {model}"):
-        graph = _capture(_load(model, batch_size, small))
+        graph = _load(model, batch_size, small).capture()
     if verify:
         ir.verify(graph)
         progress.print("verified: every invariant of the graph holds")
@@ -271,19 +270,7 @@ def _zoo_coverage() -> list[GraphCoverage]:
     progress = track(
         models.names(), "Capturing the zoo", console=Console(stderr=True), transient=True
     )
-    return [graph_coverage(name, _capture(models.load(name, small=True))) for name in progress]
-
-
-def _capture(workload: Workload) -> Graph:
-    from graphwright.capture import capture as capture_step
-
-    return capture_step(
-        workload.model,
-        workload.loss_fn,
-        workload.batch,
-        optimizer=workload.optimizer,
-        optimizer_options=workload.optimizer_options,
-    )
+    return [graph_coverage(name, models.load(name, small=True).capture()) for name in progress]
 
 
 def _attribute(text: str) -> tuple[str, Any]:

@@ -3,7 +3,6 @@
 import pytest
 
 from graphwright import zoo
-from graphwright.capture import capture
 from graphwright.ir import to_text, verify
 
 MODELS = ("mlp", "lenet", "resnet50", "rnn-8-8k", "gpt2", "dlrm")
@@ -11,13 +10,6 @@ MODELS = ("mlp", "lenet", "resnet50", "rnn-8-8k", "gpt2", "dlrm")
 
 @pytest.mark.parametrize("name", MODELS)
 def test_captured_step(name, golden):
-    workload = zoo.load(name, small=True)
-    graph = capture(
-        workload.model,
-        workload.loss_fn,
-        workload.batch,
-        optimizer=workload.optimizer,
-        optimizer_options=workload.optimizer_options,
-    )
+    graph = zoo.load(name, small=True).capture()
     verify(graph)
     golden(f"capture/{name}.txt", to_text(graph) + "\n")

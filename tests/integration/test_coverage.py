@@ -1,15 +1,14 @@
-"""Every operator of every zoo training graph is described; those with an opaque part are listed here, with the reason."""
+"""Every operator of every zoo training graph is described, and the batch splits at every one of them."""
 
 import warnings
+from functools import cache
 
 import pytest
 
 from graphwright import zoo
-from graphwright.capture import capture
+from graphwright.describe import node_splits, properties, sample_dims, types_of
+from graphwright.ir import Graph
 from graphwright.report import graph_coverage
-
-OPAQUE: dict[str, str] = {}
-"""No operator of the zoo's training graphs needs an opaque function; sorting and factorising would."""
 
 
 def families() -> list[str]:
@@ -20,18 +19,31 @@ def families() -> list[str]:
     return sorted(seen.values())
 
 
-@pytest.mark.parametrize("name", families())
-def test_every_operator_is_described(name):
-    workload = zoo.load(name, small=True)
+@cache
+def captured(name: str) -> Graph:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        graph = capture(
-            workload.model,
-            workload.loss_fn,
-            workload.batch,
-            optimizer=workload.optimizer,
-            optimizer_options=workload.optimizer_options,
-        )
-    found = graph_coverage(name, graph)
+        return zoo.load(name, small=True).capture()
+
+
+@pytest.mark.parametrize("name", families())
+def test_every_operator_is_described_and_none_is_opaque(name):
+    found = graph_coverage(name, captured(name))
     assert found.undescribed == ()
-    assert set(found.opaque) <= set(OPAQUE)
+    assert found.opaque == {}
+
+
+@pytest.mark.parametrize("name", families())
+def test_the_batch_splits_at_every_operator(name):
+    graph = captured(name)
+    samples = sample_dims(graph)
+    for node in graph.nodes:
+        if not any(samples[n] for n in node.inputs if n is not None):
+            continue
+        if properties(node.op, node.attrs, types_of(graph, node)).random:
+            continue  # drawn whole on every device
+        assert any(
+            dim in samples[node.inputs[arg]]
+            for split in node_splits(graph, node)
+            for arg, dim in split.cut_dims
+        ), node

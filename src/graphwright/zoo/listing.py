@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from graphwright.capture import capture
 from graphwright.ir import write_atomically
 from graphwright.zoo.registry import entry, load, names
 
@@ -54,15 +53,7 @@ def rows(count_operators: bool, console: Console) -> list[Row]:
 
 def count(name: str) -> int:
     """The operators of one training step."""
-    workload = load(name)
-    graph = capture(
-        workload.model,
-        workload.loss_fn,
-        workload.batch,
-        optimizer=workload.optimizer,
-        optimizer_options=workload.optimizer_options,
-    )
-    return len(graph.nodes)
+    return len(load(name).capture().nodes)
 
 
 def write_counts() -> None:

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from graphwright.capture.api import capture
+from graphwright.ir import Graph
+
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 Batch = tuple[Inputs, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -44,6 +47,16 @@ class Workload:
     def num_parameters(self) -> int:
         """How many weights the model has; a tied weight counts once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
+
+    def capture(self) -> Graph:
+        """The graph of this training step."""
+        return capture(
+            self.model,
+            self.loss_fn,
+            self.batch,
+            optimizer=self.optimizer,
+            optimizer_options=self.optimizer_options,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ the same in every part, so a grouped convolution splits between groups. ``groups
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, equal, expect, fixed, where
+from graphwright.describe.language import Int, Sum, Tensor, expect, fixed, where
+from graphwright.describe.library.windows import covering, window
 from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
@@ -76,11 +76,9 @@ def spread(
         first, own = (0, ci) if groups == 1 else (ci // cig * cog, ci % cig)
 
         def term(co: Int, *d: Int) -> Expr:
-            at = [t + p - k * step for t, p, k, step in zip(y, padding, d, dilation, strict=True)]
-            inner = [t if s == 1 else t // s for t, s in zip(at, stride, strict=True)]
-            met = [equal(t % s, 0) for t, s in zip(at, stride, strict=True) if s != 1]
-            value = g.pad(0)[b, first + co, *inner] * w[first + co, own, *d]
-            return where(reduce(Expr.__and__, met), value, 0) if met else value
+            at, met = covering(y, d, stride, padding, dilation)
+            value = g.pad(0)[b, first + co, *at] * w[first + co, own, *d]
+            return value if met is True else where(met, value, 0)
 
         return Sum(term, over=[cog, *w.shape[2:]])
 
@@ -91,14 +89,6 @@ def expect_sizes(x: Tensor, w: Tensor, out: Tensor, stride: Ints, padding: Ints,
     """A transposed kernel computes its output's sizes, padding both sides alike, so few parts come out right."""
     for n, m, k, s, p, d, e in zip(out.shape[2:], x.shape[2:], w.shape[2:], stride, padding, dilation, extra, strict=True):  # fmt: skip
         expect(n, (m - 1) * s - 2 * p + d * (k - 1) + e + 1)
-
-
-def window(y: Ints, d: Ints, stride: Ints, padding: Ints, dilation: Ints) -> list[Int]:
-    """Where tap d of the window of output y lies in the input."""
-    return [
-        t * s + k * step - p
-        for t, k, s, p, step in zip(y, d, stride, padding, dilation, strict=True)
-    ]
 
 
 def group_channel(num_out: Int, num_in: Int, groups: Int) -> Callable[[Int, Int], Int]:

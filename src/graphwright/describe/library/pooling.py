@@ -8,7 +8,6 @@ part becomes rows of zeros. Where the divisor depends on how much of a window li
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from math import inf, prod
 
 from graphwright.describe.expression import Expr
@@ -25,6 +24,7 @@ from graphwright.describe.language import (
     ignored,
     where,
 )
+from graphwright.describe.library.windows import covering, window
 from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
@@ -44,27 +44,6 @@ def geometry(
 ) -> tuple[list[Int], list[Int], list[Int]]:
     """Window, step and padding for every spatial dim; no step given means windows side by side."""
     return per_dim(kernel_size, rank), per_dim(stride or kernel_size, rank), per_dim(padding, rank)
-
-
-def window(
-    y: Ints, d: Ints, stride: Ints, padding: Ints, dilation: Ints | None = None
-) -> list[Int]:
-    """Where tap d of the window of output y lies."""
-    steps = dilation or [1] * len(y)
-    return [
-        t * s + k * step - p for t, k, s, p, step in zip(y, d, stride, padding, steps, strict=True)
-    ]
-
-
-def covering(
-    y: Ints, d: Ints, stride: Ints, padding: Ints, dilation: Ints | None = None
-) -> tuple[list[Int], Expr | bool]:
-    """The output whose tap d is input y, and whether there is one."""
-    steps = dilation or [1] * len(y)
-    at = [t + p - k * step for t, k, p, step in zip(y, d, padding, steps, strict=True)]
-    tests = [equal(t % s, 0) for t, s in zip(at, stride, strict=True) if s != 1]
-    met = reduce(Expr.__and__, tests) if tests else True
-    return [t if s == 1 else t // s for t, s in zip(at, stride, strict=True)], met
 
 
 # -- maximum --------------------------------------------------------------------------------------
