@@ -7,25 +7,25 @@ import graphwright as gw
 from graphwright.describe.language import Sum
 
 
-@torch.library.custom_op("example::blur", mutates_args=())
-def blur(x: Tensor, radius: int) -> Tensor:
-    """Sum each row's neighbourhood; zeros lie outside."""
-    padded = torch.nn.functional.pad(x, (radius, radius))
-    return padded.unfold(1, 2 * radius + 1, 1).sum(-1)
+@torch.library.custom_op("example::moving_sum", mutates_args=())
+def moving_sum(x: Tensor, width: int) -> Tensor:
+    """Sum every `width` neighbours of a row."""
+    return x.unfold(1, width, 1).sum(-1)
 
 
-@gw.describe("example.blur")
-def describe_blur(x, *, radius):
-    return lambda row, i: Sum(lambda d: x.pad(0)[row, i + d - radius], over=2 * radius + 1)
+@gw.describe("example.moving_sum")
+def describe_moving_sum(x, *, width):
+    return lambda row, i: Sum(lambda d: x[row, i + d], over=width)
 
 
 def main() -> None:
     x = torch.rand(6, 12, dtype=torch.float64)
-    for split in gw.check_operator("example.blur", {"radius": 2}, [x]):
+    for split in gw.check_operator("example.moving_sum", {"width": 3}, [x]):
+        rows, columns = zip(*(part.inputs[0] for part in split.parts(2)), strict=True)
         print(split)
-    print(
-        "the description is true; `i` has no split, because the radius both widens the window and pads the row"
-    )
+        print("    rows read:", " and ".join(f"{s.start}:{s.stop}" for s in rows), end=", ")
+        print("columns read:", " and ".join(f"{s.start}:{s.stop}" for s in columns))
+    print("the description is true; parts along `i` overlap by a halo of width - 1")
 
 
 if __name__ == "__main__":

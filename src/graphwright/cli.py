@@ -7,18 +7,26 @@ purpose are printed without a traceback, with exit status 1.
 from __future__ import annotations
 
 import ast
+import inspect
 import json
+import os
 import sys
+import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from graphwright.errors import GraphwrightError, InvalidModelName
+from graphwright.errors import GraphFileError, GraphwrightError, InvalidCall, InvalidModelName
 from graphwright.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from graphwright.describe import Types
+    from graphwright.ir import Attr
     from graphwright.report.coverage import GraphCoverage
     from graphwright.zoo import Workload
 
@@ -35,14 +43,18 @@ Model = Annotated[
     str,
     typer.Argument(
         help="A name of the zoo (`graphwright zoo` lists them), or `file.py:function`, where the function returns "
-        "(model, loss_fn, batch) or (model, loss_fn, batch, optimizer)."
+        "(model, loss_fn, batch), (model, loss_fn, batch, optimizer) or a `Workload`."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 BatchSize = Annotated[
-    int | None, typer.Option(min=1, help="Batch size; the published one if not given.")
+    int | None,
+    typer.Option(min=1, help="Batch size of a zoo model; the published one if not given."),
 ]
-Small = Annotated[bool, typer.Option("--small", help="The small configuration, for a quick look.")]
+Small = Annotated[
+    bool, typer.Option("--small", help="A zoo model's small configuration, for a quick look.")
+]
+GRAPH_SUFFIXES = (".json", ".json.gz", ".txt")
 
 
 def main() -> None:
@@ -77,6 +89,9 @@ def demo(
     from graphwright.describe import node_splits, types_of
     from graphwright.report import operator_report, show_graph, show_operator, show_splits
 
+    if ":" in model or model.endswith(".py"):
+        raise typer.BadParameter(f"the demo shows models of the zoo; `graphwright capture {model}`")
+    _check_output(output, (".svg",))
     console = Console(record=output is not None, width=110 if output is not None else None)
     workload = _load(model, batch_size, small=False)
     with console.status(f"Capturing one training step of {model}, without allocating it"):
@@ -114,6 +129,7 @@ def capture(
     from graphwright import ir
     from graphwright.report import show_graph, summary_dict
 
+    _check_output(output, GRAPH_SUFFIXES)
     progress = Console(stderr=True)
     with progress.status(f"Capturing {model}"):
         graph = _load(model, batch_size, small).capture()
@@ -145,6 +161,10 @@ def describe(
     coverage: Annotated[
         bool, typer.Option("--coverage", help="Count what is described, and list what is not.")
     ] = False,
+    listing: Annotated[
+        bool,
+        typer.Option("--list", help="List every described operator, its lines and its file."),
+    ] = False,
     zoo_graphs: Annotated[
         bool,
         typer.Option(
@@ -160,36 +180,46 @@ def describe(
         ),
     ] = None,
     outputs: Annotated[
-        list[str] | None, typer.Option("--output", help="Type of an output.")
+        list[str] | None,
+        typer.Option("--output", help="Type of an output; inferred if not given, else checked."),
     ] = None,
     attrs: Annotated[
         list[str] | None,
-        typer.Option("--attr", help="An attribute as name=value: 'stride=(2, 2)'."),
+        typer.Option(
+            "--attr", help="An attribute as name=value: 'stride=(2, 2)'; the default if not given."
+        ),
     ] = None,
     parts: Annotated[int, typer.Option(min=2, help="Draw the regions for so many parts.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Show an operator's description and every way to split it that follows from it."""
+    """Show an operator's description and every way to split it that follows from it.
+
+    Without --input an example call is shown; with it, the call that you give: `graphwright describe aten.mm --input
+    'float32[4, 6]' --input 'float32[6, 8]'`.
+    """
     from graphwright import report
 
     console = Console()
-    if coverage:
-        found = report.coverage()
+    if listing:
+        rows = report.listing()
         if as_json:
-            print(json.dumps(report.coverage_dict(found), indent=2))
+            print(json.dumps(report.listing_dicts(rows), indent=2))
         else:
-            report.show_coverage(found, console)
-        if zoo_graphs:
-            report.show_graph_coverage(_zoo_coverage(), console)
+            report.show_listing(rows, console)
         return
+    if coverage:
+        _show_coverage(zoo_graphs, as_json, console)
+        return
+    if zoo_graphs:
+        raise typer.BadParameter("--zoo goes with --coverage")
     if operator is None:
-        raise typer.BadParameter("name an operator, or give --coverage")
-    types = report.parse_types(inputs or [], outputs or []) if outputs else None
-    if types is None and (inputs or attrs):
-        raise typer.BadParameter(
-            "--input and --attr need --output too: the types of the whole call"
-        )
-    shown = report.operator_report(operator, dict(map(_attribute, attrs or [])), types)
+        raise typer.BadParameter("name an operator, or give --coverage or --list")
+    given = dict(map(_attribute, attrs or []))
+    if inputs or outputs or given:
+        known, types = _call_types(operator, given, inputs or [], outputs or [])
+        shown = report.operator_report(operator, known, types)
+    else:
+        shown = report.operator_report(operator)
     if as_json:
         print(json.dumps(report.operator_dict(shown, parts), indent=2))
     else:
@@ -220,34 +250,27 @@ def _load(name: str, batch_size: int | None, small: bool) -> Workload:
     from graphwright import zoo as models
 
     if ":" in name or name.endswith(".py"):
+        if batch_size is not None or small:
+            raise typer.BadParameter(
+                f"--batch-size and --small are for models of the zoo; {name} makes its own batch"
+            )
         return _load_file(name)
     return models.load(name, batch_size=batch_size, small=small)
 
 
 def _load_file(name: str) -> Workload:
     """The workload that a function in a file of the user's returns."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
     from graphwright.zoo import Workload
 
     path, _, function = name.partition(":")
     if not function:
-        raise InvalidModelName(f"{name}: name the function too, as in {name}:make_model")
-    if not Path(path).is_file():
-        raise InvalidModelName(f"{path} is not a file")
-    spec = spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None:
-        raise InvalidModelName(f"{path} is not a Python file")
-    module = module_from_spec(spec)
-    sys.path.insert(0, str(Path(path).resolve().parent))
+        raise InvalidModelName(f"{path}: name the function too, as in {path}:make_model")
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(module)
+        made = _run_user_code(path, f"{function}() raised", _find_function(path, function))
     finally:
-        sys.path.pop(0)
-    make = getattr(module, function, None)
-    if not callable(make):
-        raise InvalidModelName(f"{path} has no function {function!r}")
-    made = make()
+        sys.path.remove(folder)
     if isinstance(made, Workload):
         return made
     if not isinstance(made, tuple) or len(made) not in (3, 4):
@@ -259,6 +282,118 @@ def _load_file(name: str) -> Workload:
     return Workload(
         name=name, model=model, loss_fn=loss_fn, batch=batch, optimizer=rest[0] if rest else None
     )
+
+
+def _find_function(path: str, function: str) -> Callable[[], object]:
+    """Import a file and return its function, which can be called without arguments."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if not Path(path).is_file():
+        raise InvalidModelName(f"{path} is not a file")
+    spec = spec_from_file_location(f"graphwright_model_{Path(path).stem}", path)
+    if spec is None or spec.loader is None:
+        raise InvalidModelName(f"{path} is not a Python file")
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    _run_user_code(path, "importing it raised", partial(spec.loader.exec_module, module))
+    make = getattr(module, function, None)
+    if not callable(make):
+        raise InvalidModelName(f"{path} has no function {function!r}")
+    needed = _required_arguments(make)
+    if needed:
+        raise InvalidModelName(
+            f"{path}: {function} needs {', '.join(needed)}, but is called without arguments; give them defaults"
+        )
+    return make  # type: ignore[no-any-return]
+
+
+def _run_user_code(path: str, what: str, code: Callable[[], object]) -> object:
+    try:
+        return code()
+    except GraphwrightError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _blame(path, what, error) from error
+
+
+def _required_arguments(function: Callable[..., object]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin tells nothing
+        return []
+    return [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _blame(path: str, what: str, error: BaseException) -> InvalidModelName:
+    """What went wrong in a user's file, with the last of its lines that took part."""
+    here = Path(path).resolve()
+    if isinstance(error, SyntaxError):
+        place, line, text = error.filename or path, error.lineno, error.msg
+        place = path if Path(place).resolve() == here else place
+    else:
+        place, text = path, str(error)
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename).resolve() == here
+        ]
+        line = lines[-1] if lines else None
+    where = place if line is None else f"{place}:{line}"
+    return InvalidModelName(f"{where}: {what} {type(error).__name__}: {text}")
+
+
+# -- arguments ----------------------------------------------------------------------------------------
+
+
+def _check_output(path: Path | None, suffixes: Sequence[str]) -> None:
+    """Refuse a file that could not be written, before the work that it is to hold."""
+    if path is None:
+        return
+    if not path.name.endswith(tuple(suffixes)):
+        raise GraphFileError(f"{path}: the name has to end in {', '.join(suffixes)}")
+    if path.is_dir():
+        raise GraphFileError(f"{path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise GraphFileError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise GraphFileError(f"cannot write {path}: no permission to write in {path.parent}")
+
+
+def _call_types(
+    op: str, attrs: dict[str, Any], inputs: list[str], outputs: list[str]
+) -> tuple[dict[str, Attr], Types]:
+    """A call given on the command line, completed and checked by the operator itself."""
+    from graphwright import report
+    from graphwright.describe import require
+    from graphwright.run import complete_call, infer_types
+
+    require(op)
+    given = report.parse_types(inputs, outputs)
+    known, tensors = complete_call(op, attrs, given.inputs)
+    found = infer_types(op, tensors, known)
+    if outputs and found.outputs != given.outputs:
+        raise InvalidCall(
+            f"{op} makes {', '.join(map(str, found.outputs))} of these inputs, not "
+            f"{', '.join(map(str, given.outputs))}; --output may be left out"
+        )
+    return known, found
+
+
+def _show_coverage(zoo_graphs: bool, as_json: bool, console: Console) -> None:
+    from graphwright import report
+
+    found = report.coverage()
+    rows = _zoo_coverage() if zoo_graphs else None
+    if as_json:
+        graphs = {} if rows is None else {"zoo": report.graph_coverage_dicts(rows)}
+        print(json.dumps(report.coverage_dict(found) | graphs, indent=2))
+        return
+    report.show_coverage(found, console)
+    if rows is not None:
+        report.show_graph_coverage(rows, console)
 
 
 def _zoo_coverage() -> list[GraphCoverage]:

@@ -79,17 +79,19 @@ class DescriptionError(GraphwrightError):
 
 
 class NonAffineIndex(DescriptionError):
-    """An index expression multiplies two index variables, so its range cannot be analysed.
+    """An index expression multiplies two index variables or divides by one, so its range cannot be analysed.
 
-    Write the operator with an ``Opaque`` function along the dims concerned; the others still split.
+    The operator is still described: the indices concerned have no split, with this message as the reason, and the
+    others split as usual. Strides, sizes and attributes may multiply an index; another index may not.
     """
 
 
 class UnknownOperator(GraphwrightError):
     """The operator has no description.
 
-    Inside a graph such an operator is opaque: it runs whole on every device, and is reported once. To describe it,
-    use ``@graphwright.describe("namespace.name")``.
+    Inside a graph such an operator is opaque: it runs whole on every device, and each capture reports it. Overloads go by their
+    full names: ``aten.add.Tensor``. ``graphwright describe --list`` lists what is described; to describe another, use
+    ``@graphwright.describe("namespace.name")``.
     """
 
 
@@ -113,8 +115,10 @@ class CaptureError(GraphwrightError):
 
     The message names the line of the model that stopped the capture, where there is one. First make sure that
     ``loss_fn(model(inputs), targets)`` runs eagerly with tensors of these shapes; then read the help of the
-    error's own type.
+    error's own type. `cause` is the exception underneath, where there was one.
     """
+
+    cause: BaseException | None = None
 
 
 class DataDependentControlFlow(CaptureError):
@@ -187,6 +191,23 @@ class InvalidBatch(CaptureError):
     """
 
 
+class InvalidLossFunction(CaptureError):
+    """What was given as ``loss_fn`` cannot be called as a loss: a class, a name, a number.
+
+    Give a function of (output, targets), or an instance of a loss module: ``torch.nn.CrossEntropyLoss()``, with the
+    parentheses, or ``torch.nn.functional.cross_entropy``.
+    """
+
+
+class MismatchedTypes(CaptureError):
+    """An operator is given tensors whose dtypes, or whose memory, eager PyTorch refuses.
+
+    A matrix product of float64 and float32, an integer tensor multiplied in place by a fraction, an in-place write to
+    an expanded tensor. Convert with ``.to(dtype)`` (``x.float()`` for an input of a float32 model), use the form that
+    is not in place, or ``.clone()`` the expanded tensor first.
+    """
+
+
 class ReplayError(GraphwrightError):
     """A graph could not be run: an input is missing or of another type, or an operator is not in this PyTorch.
 
@@ -195,7 +216,16 @@ class ReplayError(GraphwrightError):
 
 
 class InvalidModelName(GraphwrightError):
-    """The command line was given a model that is neither of the zoo nor ``file.py:function``.
+    """The command line was given a model that is neither of the zoo nor ``file.py:function``, or the file failed.
 
-    The function takes no arguments and returns (model, loss_fn, batch) or (model, loss_fn, batch, optimizer class).
+    The function takes no arguments and returns (model, loss_fn, batch), (model, loss_fn, batch, optimizer class) or a
+    ``graphwright.zoo.Workload``. What the file itself raised is shown with its line.
+    """
+
+
+class InvalidCall(GraphwrightError):
+    """An operator was given a call that it does not take: a tensor or an attribute is missing, unknown or unfit.
+
+    The message names it and shows the operator's schema. Attributes with a default may be left out, and so may optional
+    tensors at the end; tensors are PyTorch's own, in the order of the schema.
     """

@@ -99,6 +99,39 @@ def control_flow_operator(_: nn.Module, x: Tensor) -> Tensor:
     return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))  # marked
 
 
+def formatted(_: nn.Module, x: Tensor) -> Tensor:
+    assert f"{x.mean():.3f}"  # marked
+    return x
+
+
+def wide_product(_: nn.Module, x: Tensor) -> Tensor:
+    return x @ torch.ones(3, 3, dtype=torch.float64)  # marked
+
+
+def wide_vector(_: nn.Module, x: Tensor) -> Tensor:
+    return x.mv(torch.ones(3, dtype=torch.float64))  # marked
+
+
+def expanded_write(_: nn.Module, x: Tensor) -> Tensor:
+    return x[:, :1].detach().expand(5, 3).add_(1)  # marked
+
+
+def fraction_of_integers(_: nn.Module, x: Tensor) -> Tensor:
+    return x + torch.arange(3).mul_(0.5)  # marked
+
+
+def quotient_of_integers(_: nn.Module, x: Tensor) -> Tensor:
+    return x + x.long().div_(2)  # marked
+
+
+def sparse_lookup(_: nn.Module, x: Tensor) -> Tensor:
+    return F.embedding(x.detach().long().abs() % 5, x, sparse=True)  # marked
+
+
+def checked_distribution(_: nn.Module, x: Tensor) -> Tensor:
+    return torch.distributions.Normal(x, x.exp(), validate_args=True).rsample()  # marked
+
+
 def wrong_shape(_: nn.Module, x: Tensor) -> Tensor:
     return x @ x  # marked
 
@@ -118,6 +151,14 @@ STOPS: list[tuple[Callable[..., Any], type[errors.CaptureError], str]] = [
     (write_plain, errors.MutatedGlobal, "neither a parameter nor a buffer"),
     (fourier, errors.ComplexInput, "complex"),
     (own_generator, errors.UnsupportedModel, "default generator"),
+    (formatted, errors.DataDependentControlFlow, "formats a tensor's value"),
+    (wide_product, errors.MismatchedTypes, "float32[5, 3] and float64[3, 3]"),
+    (wide_vector, errors.MismatchedTypes, "aten.mv"),
+    (expanded_write, errors.MismatchedTypes, ".clone()"),
+    (fraction_of_integers, errors.MismatchedTypes, "mul_ makes torch.float32"),
+    (quotient_of_integers, errors.MismatchedTypes, "div_ makes torch.float32"),
+    (sparse_lookup, errors.UnsupportedModel, "sparse=False"),
+    (checked_distribution, errors.DataDependentControlFlow, "validate_args=False"),
     (wrong_shape, errors.CaptureError, "runs eagerly"),
 ]
 
@@ -148,11 +189,11 @@ def test_stop_names_the_line_and_leaves_no_trace(
 
 def test_replaced_attribute_is_a_mutated_global() -> None:
     def body(model: nn.Module, x: Tensor) -> Tensor:
-        model.plain = x.detach().sum(0)
-        return x
+        model.plain = model.plain + x.detach().sum(0)
+        return x * model.plain
 
     with pytest.raises(
-        errors.MutatedGlobal, match=r"assigns a new tensor to plain.*register_buffer"
+        errors.MutatedGlobal, match=r"reads plain and assigns a new tensor to it.*register_buffer"
     ):
         capture.capture(Model(body), F.cross_entropy, BATCH)
 
@@ -205,7 +246,57 @@ def test_packed_sequences() -> None:
         (
             lambda: capture.capture(nn.Linear(4, 3), lambda y, t: 1.0, BATCH),
             errors.NoTrainingStep,
-            "loss_fn returned a float",
+            r"loss_fn returned a float.*without \.item",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), lambda y, t: None, BATCH),
+            errors.NoTrainingStep,
+            "NoneType.*return missing",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), lambda y, t: (y.sum(), y), BATCH),
+            errors.NoTrainingStep,
+            r"a tuple; return the loss tensor, e\.g\. out\[0\]",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), lambda y, t: {"loss": y.sum()}, BATCH),
+            errors.NoTrainingStep,
+            r"a dict; return the loss tensor, e\.g\. out\['loss'\]",
+        ),
+        (
+            lambda: capture.capture(Model(lambda _, x: {"loss": x.sum()}), batch=BATCH[0]),
+            errors.NoTrainingStep,
+            r"loss_fn=lambda out, _: out\['loss'\] with batch=\(inputs, \(\)\)",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), nn.CrossEntropyLoss, BATCH),  # type: ignore[arg-type]
+            errors.InvalidLossFunction,
+            r"the class CrossEntropyLoss.*CrossEntropyLoss\(\)",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), "cross_entropy", BATCH),  # type: ignore[arg-type]
+            errors.InvalidLossFunction,
+            "not 'cross_entropy'",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, (BATCH[0].numpy(), BATCH[1])),
+            errors.InvalidBatch,
+            r"inputs is a NumPy ndarray of float32.*torch\.from_numpy",
+        ),
+        (
+            lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, (BATCH[0], BATCH[1].numpy())),
+            errors.InvalidBatch,
+            r"targets is a NumPy ndarray.*torch\.from_numpy",
+        ),
+        (
+            lambda: capture.capture(WithInputs(), inputs=BATCH[0]),
+            errors.UnsupportedModel,
+            r"parameter called inputs\.0.*rename",
+        ),
+        (
+            lambda: train(optimizer=torch.optim.Adafactor),
+            errors.UnsupportedOptimizer,
+            "Adafactor.*reads a tensor's value",
         ),
         (
             lambda: capture.capture(nn.Linear(4, 3), lambda y, t: y.argmax(), BATCH),
@@ -274,6 +365,17 @@ def test_bad_input(call: Callable[[], object], error: type[Exception], hint: str
         call()
 
 
+class WithInputs(nn.Module):
+    """A parameter with a name that the batch has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs = nn.ParameterList([torch.ones(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.inputs[0]
+
+
 def train(**options: Any) -> None:
     capture.capture(nn.Linear(4, 3), F.cross_entropy, BATCH, **options)
 
@@ -293,6 +395,59 @@ def test_optimizer_with_numbers_in_its_state() -> None:
 
     with pytest.raises(errors.UnsupportedOptimizer, match="keep it in a tensor"):
         train(optimizer=Counting)
+
+
+def test_the_module_is_named_and_the_cause_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.ReLU(), nn.Linear(4, 2)))
+    with pytest.raises(errors.CaptureError, match=r"in 1\.1 \(Linear\)") as caught:
+        capture.capture(model, inputs=BATCH[0])
+    assert isinstance(caught.value.cause, RuntimeError)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert not caplog.records  # PyTorch's own log of the same error
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+def test_inputs_of_another_dtype(dtype: torch.dtype) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    with pytest.raises(errors.MismatchedTypes, match=r"torch\.float32\)(.|\n)*in 1 \(Linear\)"):
+        capture.capture(model, inputs=BATCH[0].to(dtype))
+
+
+def test_sparse_embeddings_stop_training_but_not_inference() -> None:
+    model = nn.Sequential(nn.Embedding(3, 4, sparse=True))
+    with pytest.raises(errors.UnsupportedModel, match=r"sparse=False(.|\n)*in 0 \(Embedding\)"):
+        capture.capture(model, lambda y, t: y.sum(), (BATCH[1], BATCH[1]))
+    capture.capture(model, inputs=BATCH[1])
+
+
+def test_a_layer_of_pytorch_that_looks_at_its_mask() -> None:
+    class Encoder(nn.Module):
+        def __init__(self, **options: Any) -> None:
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 1)
+            self.options = options
+
+        def forward(self, x: Tensor) -> Tensor:
+            mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+            return self.encoder(x, mask=mask, **self.options)
+
+    x = torch.randn(2, 5, 8)
+    with pytest.raises(errors.DataDependentControlFlow) as caught:
+        capture.capture(Encoder(), inputs=x)
+    message = str(caught.value)
+    assert "pass is_causal explicitly" in message
+    assert "return self.encoder(x, mask=mask, **self.options)" in message
+    assert "inside torch/nn/modules/transformer.py:" in message
+    capture.capture(Encoder(is_causal=True), inputs=x)
+
+
+def test_a_hook_after_accumulation_names_its_parameter() -> None:
+    model = nn.Linear(4, 3)
+    model.bias.register_post_accumulate_grad_hook(lambda _: None)
+    with pytest.raises(errors.UnsupportedModel, match=r"bias has a hook.*register_hook"):
+        capture.capture(model, F.cross_entropy, BATCH)
+    capture.capture(model, inputs=BATCH[0])  # no gradients, no hooks
 
 
 def test_replay_refuses_wrong_inputs() -> None:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from graphwright import cli
-from graphwright.errors import InvalidModelName, UnknownModel, UnknownOperator
+from graphwright.errors import GraphFileError, InvalidModelName, UnknownModel, UnknownOperator
 
 RUN = CliRunner()
 
@@ -21,15 +21,31 @@ def failure(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("describe",), "name an operator, or give --coverage"),
+        (("describe",), "name an operator, or give --coverage or --list"),
+        (("describe", "--zoo"), "--zoo goes with --coverage"),
         (("describe", "aten.mmm"), "did you mean"),
-        (("describe", "aten.mm", "--input", "float32[2, 3]"), "need --output too"),
+        (("describe", "aten.add"), "did you mean aten.add.Tensor, aten.add.Scalar?"),
+        (("describe", "aten.conv"), "did you mean aten.convolution"),
+        (("describe", "sum"), "did you mean aten.sum,"),
+        (("describe", "aten.nonzero"), "the shape of its result depends on values"),
+        (("describe", "aten.mm", "--input", "float32[2, 3]"), "needs mat2 (tensor 1); 1 of 2 tensors given"),
+        (("describe", "aten.mm", "--attr", "dim=1"), "no attribute 'dim'; it has none"),
+        (("describe", "aten._softmax", "--input", "float32[2]", "--attr", "dims=0"), "it has dim, half_to_float"),
+        (("describe", "aten._softmax", "--input", "float32[2]", "--attr", "dim=0"), "needs the attribute half_to_float"),
+        (("describe", "aten.mm", "--input", "float32[2, 3]", "--input", "float32[2, 3]"), "must have same reduction dim"),
+        (("describe", "aten.mm", "--input", "float32[2, 3]", "--input", "float32[3, 4]", "--output", "float32[2]"),
+         "aten.mm makes float32[2, 4] of these inputs, not float32[2]"),
         (("describe", "aten.mm", "--input", "float32[2, x]", "--output", "float32[2]"), "is not a tensor type"),
         (("describe", "aten.mm", "--parts", "1"), "greater than or equal to 2"),
         (("describe", "aten.mm", "--attr", "x", "--output", "float32[2]"), "is not name=value"),
         (("capture", "resnet51"), "resnet50"),
         (("capture", "nowhere.py:make"), "is not a file"),
-        (("capture", "nowhere.py"), "name the function too"),
+        (("capture", "nowhere.py"), "nowhere.py: name the function too, as in nowhere.py:make_model"),
+        (("capture", "nowhere.py:"), "nowhere.py: name the function too, as in nowhere.py:make_model"),
+        (("capture", "mlp", "-o", "graph.pt"), "has to end in .json, .json.gz, .txt"),
+        (("capture", "mlp", "-o", "no/such/folder/graph.json"), "there is no folder no/such/folder"),
+        (("demo", "-o", "picture.png"), "has to end in .svg"),
+        (("demo", "--model", "mine.py:make"), "the demo shows models of the zoo"),
         (("capture", "alexnet", "--batch-size", "0"), "greater than or equal to 1"),
         (("nonsense",), "No such command"),
     ],
@@ -52,6 +68,53 @@ def test_a_function_that_returns_something_else(tmp_path):
 def test_a_function_that_is_not_there(tmp_path):
     (tmp_path / "mine.py").write_text("")
     assert "has no function 'make'" in failure("capture", f"{tmp_path}/mine.py:make")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import nowhere\n", "mine.py:1: importing it raised ModuleNotFoundError: No module named 'nowhere'"),
+        ("x = 1\ndef make(:\n", "mine.py:2: importing it raised SyntaxError: invalid syntax"),
+        ("import sys\nsys.exit('enough')\n", "mine.py:2: importing it raised SystemExit: enough"),
+        ("def make(width, depth=2):\n    pass\n", "make needs width, but is called without arguments"),
+        ("def make():\n    return {}['key']\n", "mine.py:2: make() raised KeyError: 'key'"),
+        ("import json\ndef make():\n    json.loads('x')\n", "mine.py:3: make() raised JSONDecodeError: Expecting value"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_users_file_are_named_with_their_line(tmp_path, code, message):
+    (tmp_path / "mine.py").write_text(code)
+    path = f"{tmp_path}/mine.py:make"
+    assert message in failure("capture", path)
+    assert isinstance(RUN.invoke(cli.app, ["capture", path]).exception, InvalidModelName)
+
+
+@pytest.mark.parametrize("flags", [["--small"], ["--batch-size", "3"]])
+def test_a_users_file_takes_no_sizes(tmp_path, flags):
+    (tmp_path / "mine.py").write_text("")
+    assert "are for models of the zoo" in failure("capture", f"{tmp_path}/mine.py:make", *flags)
+
+
+def test_output_is_refused_before_the_capture(tmp_path):
+    (tmp_path / "mine.py").write_text("raise RuntimeError('was imported')\n")
+    (tmp_path / "folder.json").mkdir()
+    for name in ("graph.pt", "none/graph.json", "folder.json"):
+        result = RUN.invoke(
+            cli.app, ["capture", f"{tmp_path}/mine.py:make", "-o", f"{tmp_path}/{name}"]
+        )
+        assert isinstance(result.exception, GraphFileError)
+
+
+def test_an_impossible_call_is_one_line():
+    arguments = ["--input", "float32[2, 3]", "--input", "float32[2, 3]"]
+    done = subprocess.run(
+        [sys.executable, "-m", "graphwright", "describe", "aten.mm", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("InvalidCall: PyTorch refuses aten.mm(float32[2, 3], float32[2")
+    assert done.stderr.count("\n") == 1
 
 
 def test_no_traceback_reaches_the_user():

@@ -7,15 +7,27 @@ from a real model; `advance` feeds a step's updates to the next. The package can
 since both go by the same name.
 """
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
 
 from graphwright.capture.api import UndescribedOperators, capture
+from graphwright.capture.optimizer import ConstantLearningRate
 from graphwright.capture.replay import advance, bind, replay
 from graphwright.ir import Graph
 
-__all__ = ["UndescribedOperators", "advance", "bind", "capture", "replay"]
+__all__ = [
+    "ConstantLearningRate",
+    "UndescribedOperators",
+    "advance",
+    "bind",
+    "capture",
+    "replay",
+]
+
+__signature__ = inspect.signature(capture)
+__doc__ = f"{__doc__}\ncapture{__signature__}\n\n{inspect.getdoc(capture)}\n"
 
 
 class _CallableModule(ModuleType):

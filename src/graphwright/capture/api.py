@@ -12,11 +12,16 @@ from torch import nn
 
 from graphwright.capture.batch import split_batch
 from graphwright.capture.blame import blaming
-from graphwright.capture.optimizer import OptimizerLike, make_optimizer
+from graphwright.capture.optimizer import ConstantLearningRate, OptimizerLike, make_optimizer
 from graphwright.capture.step import LossFunction, Step
 from graphwright.describe import is_described
-from graphwright.errors import InvalidBatch, NoTrainingStep, UnsupportedModel
-from graphwright.ir import Graph
+from graphwright.errors import (
+    InvalidBatch,
+    InvalidLossFunction,
+    NoTrainingStep,
+    UnsupportedModel,
+)
+from graphwright.ir import CONSTANT_OP, Graph
 
 _ONE_AT_A_TIME = threading.Lock()
 """Capture replaces a few functions of PyTorch while it runs, so captures in several threads take turns."""
@@ -38,6 +43,9 @@ def capture(
     `loss_fn` the model returns the loss itself and `batch` is its inputs. Inference: give `inputs` only.
     Inputs are a tensor, a tuple (positional arguments) or a dict (keyword arguments); their values are not
     read, so tensors on the meta device will do.
+
+    `graph.outputs[0]` is the loss. It is called `loss`, or `loss.result` where a parameter of the model has
+    that name.
     """
     model = _checked_model(model)
     training = inputs is None
@@ -45,9 +53,10 @@ def capture(
         raise InvalidBatch(
             "inputs=... captures inference; for training give batch=(inputs, targets) with loss_fn and optimizer"
         )
-    with _ONE_AT_A_TIME, blaming():
+    _check_loss_function(loss_fn)
+    with _ONE_AT_A_TIME, blaming(model):
         if not training:
-            graph = Step(model, inputs, training=False).record()
+            step = Step(model, inputs, training=False)
         else:
             given, targets = split_batch(batch, has_targets=loss_fn is not None)
             if not any(p.requires_grad for p in model.parameters()):
@@ -58,9 +67,24 @@ def capture(
             made = (
                 None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
             )
-            graph = Step(model, given, targets, loss_fn=loss_fn, optimizer=made).record()
+            step = Step(model, given, targets, loss_fn=loss_fn, optimizer=made)
+        graph = step.record()
+    if step.optimizer is not None and step.constant_rates:
+        _report_constant_rates(step.optimizer)
     _report_undescribed(graph)
     return graph
+
+
+def _check_loss_function(loss_fn: object) -> None:
+    if isinstance(loss_fn, type):
+        raise InvalidLossFunction(
+            f"loss_fn is the class {loss_fn.__name__}; give an instance of it: {loss_fn.__name__}()"
+        )
+    if loss_fn is not None and not callable(loss_fn):
+        raise InvalidLossFunction(
+            f"loss_fn has to be a function of (output, targets), not {loss_fn!r}; for example "
+            "torch.nn.functional.cross_entropy"
+        )
 
 
 def _checked_model(model: nn.Module) -> nn.Module:
@@ -76,18 +100,24 @@ class UndescribedOperators(UserWarning):
     """Some operators of a captured graph have no description: they run whole on every device."""
 
 
-_reported: set[str] = set()
-
-
 def _report_undescribed(graph: Graph) -> None:
-    """Say once which operators the library does not know."""
-    unknown = {node.op for node in graph.nodes} - _reported
+    """Say which operators of a graph the library does not know."""
+    unknown = {node.op for node in graph.nodes} - {CONSTANT_OP}
     unknown = {op for op in unknown if not is_described(op)}
     if unknown:
-        _reported.update(unknown)
         warnings.warn(
             f"no description for {', '.join(sorted(unknown))}: captured as opaque, to be run whole on every "
             "device; describe them to let them be split",
             UndescribedOperators,
             stacklevel=3,
         )
+
+
+def _report_constant_rates(optimizer: torch.optim.Optimizer) -> None:
+    """Say that a schedule will not reach the graph."""
+    warnings.warn(
+        f"{type(optimizer).__name__} cannot run with a tensor as its learning rate, so the rate is fixed in "
+        "the graph; capture again after each change of it",
+        ConstantLearningRate,
+        stacklevel=3,
+    )

@@ -41,6 +41,7 @@ class _Assembly:
         self.tape, self.results, self.calls = tape, results, calls
         self.inputs = {value.name: value for value in tape.inputs}
         self.names: dict[Value, str] = {}
+        self.placed: dict[Entry, tuple[str | None, str | None]] = {}  # partner and parameter
         self.builder = GraphBuilder()
 
     def run(self) -> Graph:
@@ -140,16 +141,17 @@ class _Assembly:
                     found[entry] = owner_of[value]
                     owner_of.update(dict.fromkeys(entry.outputs, owner_of[value]))
                     break
-        for entry in reversed(updates):
+        shared = {entry for entry in updates if entry not in found}
+        for entry in reversed(updates):  # so that the first of several readers has the last word
             if entry in found:
                 for value in entry.inputs:
                     source = None if value is None else value.producer
-                    if source is not None and source.phase is Phase.UPDATE:
-                        found.setdefault(source, found[entry])
-        shared = next(iter(self.results.owners.values()), None)
-        if shared is not None:
+                    if source in shared:
+                        found[source] = found[entry]
+        anyone = next(iter(self.results.owners.values()), None)
+        if anyone is not None:
             for entry in updates:
-                found.setdefault(entry, shared)
+                found.setdefault(entry, anyone)
         return found
 
     def add(self, entry: Entry, partner: Entry | None, parameter: str | None) -> None:
@@ -159,6 +161,8 @@ class _Assembly:
             module = parameter.rpartition(".")[0]
         layer, step = self.layer_and_step(place, module)
         stem = _stem(entry.op)
+        partner_name = None if partner is None else self.names[partner.outputs[0]]
+        self.placed[entry] = (partner_name, parameter)
         outputs = self.builder.add(
             entry.op,
             [None if v is None else self.names[v] for v in entry.inputs],
@@ -168,7 +172,7 @@ class _Assembly:
             phase=entry.phase,
             role=[self.role(v) for v in entry.outputs],
             of=[self.of(v) for v in entry.outputs],
-            partner=None if partner is None else self.names[partner.outputs[0]],
+            partner=partner_name,
             module=module,
             layer=layer,
             step=step,
@@ -206,9 +210,13 @@ class _Assembly:
         else:
             role, of = Role.ACTIVATION, None
         producer = value.producer
+        partner, parameter = (None, None) if producer is None else self.placed[producer]
+        if parameter is not None and old is not None:
+            parameter = self.results.owners.get(self.inputs[old], parameter)
         (made,) = self.builder.add(
             "aten.clone", [source], {}, value.type, names=name, role=role, of=of,
             phase=Phase.FORWARD if producer is None else producer.phase,
+            partner=partner, parameter=parameter,
         )  # fmt: skip
         return made
 

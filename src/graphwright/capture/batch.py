@@ -55,6 +55,20 @@ def _walk(path: str, tree: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield from _walk(f"{path}.{index}", value)
 
 
+def refuse_arrays(path: str, tree: Any) -> None:
+    """Raise where a batch holds an array of NumPy, which would be taken for a plain argument."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            refuse_arrays(f"{path}.{key}", value)
+    elif isinstance(tree, (tuple, list)):
+        for index, value in enumerate(tree):
+            refuse_arrays(f"{path}.{index}", value)
+    elif type(tree).__module__ == "numpy" and hasattr(tree, "shape"):
+        raise InvalidBatch(
+            f"{path} is a NumPy {type(tree).__name__} of {tree.dtype}; convert it with torch.from_numpy"
+        )
+
+
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
     """Return the same structure with each tensor replaced."""
     if isinstance(tree, torch.Tensor):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import linecache
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
 import torch
+from torch import nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -25,6 +27,7 @@ from graphwright.errors import (
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LAYERS = tuple(_TORCH + folder + os.sep for folder in ("nn", "distributions"))
 _LIBRARIES = (_TORCH, _OURS, os.path.dirname(os.__file__) + os.sep)
 
 
@@ -40,29 +43,85 @@ def source_line(traceback: TracebackType | None) -> str | None:
     return found
 
 
+def library_line(traceback: TracebackType | None) -> str | None:
+    """Return `torch/file:line: source` where PyTorch's own layers, called last, went wrong."""
+    found = None
+    while traceback is not None:
+        code, number = traceback.tb_frame.f_code, traceback.tb_lineno
+        if not code.co_filename.startswith(_LIBRARIES):
+            found = None
+        elif code.co_filename.startswith(_LAYERS) and "_call_impl" not in code.co_name:
+            text = linecache.getline(code.co_filename, number).strip()
+            found = f"torch{os.sep}{code.co_filename.removeprefix(_TORCH)}:{number}: {text}"
+        traceback = traceback.tb_next
+    return found
+
+
+def module_path(traceback: TracebackType | None, model: nn.Module) -> str | None:
+    """Return the path and type of the innermost module of the model whose call failed."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    found = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_name == "_call_impl":
+            module = traceback.tb_frame.f_locals.get("self")
+            path = paths.get(id(module))
+            if path is not None:
+                found = f"{path or 'the model itself'} ({type(module).__name__})"
+        traceback = traceback.tb_next
+    return found
+
+
 @contextmanager
-def blaming() -> Iterator[None]:
-    """Turn whatever the step raises into a capture error with the line that caused it."""
+def blaming(model: nn.Module) -> Iterator[None]:
+    """Turn whatever the step raises into a capture error with the line and module that caused it."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    silenced, log.disabled = log.disabled, True  # it would print what is raised here anyway
     try:
         yield
-    except GraphwrightError as error:
-        line = source_line(error.__traceback__)
-        if isinstance(error, CaptureError) and line is not None and line not in str(error):
-            raise type(error)(f"{error}\n  at {line}").with_traceback(error.__traceback__) from None
+    except CaptureError as error:
+        where = _where(error.__traceback__, model)
+        blamed = type(error)(f"{error}{where}")
+        blamed.cause = error.cause
+        raise blamed from None
+    except GraphwrightError:
         raise
     except Exception as error:
-        raise _translate(error) from error
+        translated = _translate(error, _where(error.__traceback__, model))
+        translated.cause = error
+        raise translated from None
+    finally:
+        log.disabled = silenced
 
 
-def _translate(error: Exception) -> CaptureError:
-    line = source_line(error.__traceback__)
-    where = "" if line is None else f"\n  at {line}"
+def _where(traceback: TracebackType | None, model: nn.Module) -> str:
+    line, inside = source_line(traceback), library_line(traceback)
+    path = module_path(traceback, model)
+    return (
+        ("" if line is None else f"\n  at {line}")
+        + ("" if inside is None else f"\n  inside {inside}")
+        + ("" if path is None else f"\n  in {path}")
+    )
+
+
+_REMEDIES = {
+    "distributions": "the distribution checks its arguments, so make it with validate_args=False",
+    "transformer.py": "the layer looks whether its mask is causal, so pass is_causal explicitly "
+    "(True or False)",
+}
+"""What to do where PyTorch's own code looks at values, by a part of the file's name."""
+
+_ANY_REMEDY = "use torch.where or a mask instead of a branch, and keep numbers in tensors"
+
+
+def _translate(error: Exception, where: str) -> CaptureError:
     text = str(error)
     match error:
         case DataDependentOutputException():
+            inside = library_line(error.__traceback__) or ""
+            remedy = next((text for part, text in _REMEDIES.items() if part in inside), _ANY_REMEDY)
             return DataDependentControlFlow(
-                f"the model reads a tensor's value ({error.func}), which decides how it goes on; use "
-                f"torch.where or a mask instead of a branch, and keep numbers in tensors{where}"
+                f"the model reads a tensor's value ({error.func}), which decides how it goes on; "
+                f"{remedy}{where}"
             )
         case DynamicOutputShapeException():
             return DynamicShapeOperator(
@@ -73,6 +132,11 @@ def _translate(error: Exception) -> CaptureError:
             return DataDependentControlFlow(
                 "the model contains a control-flow operator (torch.cond, while_loop, scan), which decides by "
                 f"values what runs; use torch.where or a mask, and loops of a fixed length{where}"
+            )
+        case TypeError() if "__format__" in text:
+            return DataDependentControlFlow(
+                "the model formats a tensor's value into text; leave the value out of the step, or print its "
+                f"shape{where}"
             )
         case _ if "tolist()" in text:
             return DataDependentControlFlow(

@@ -13,7 +13,8 @@ and many ways to give the same argument (`dim=-1`, `size=[-1, 8]`). After this f
     detach, alias, clone, lift_fresh   nothing: tensors are values here, so a copy is its original
 
 A rule takes the call's arguments by schema name and its result, and emits nodes; it never computes. Calls
-without a rule are written as they are, with dims made non-negative. Layout (strides, memory formats, devices)
+without a rule are written as they are, with dims made non-negative where all of a call's tensors have the
+same rank or it is known which one's dims they are, and sorted where their order means nothing. Layout (strides, memory formats, devices)
 is no part of a graph.
 """
 
@@ -70,10 +71,10 @@ def write(
         return
     overload, arguments = _scalar_overload(overload, arguments)
     inputs, attrs = split_arguments(overload, arguments)
-    _normalise_dims(overload, inputs, attrs)
+    outputs = [item for item in _flatten(result) if isinstance(item, Tensor)]
+    _normalise_dims(overload, inputs, attrs, outputs)
     if attrs.get("stride") == () and "kernel_size" in attrs:
         attrs["stride"] = attrs["kernel_size"]
-    outputs = [item for item in _flatten(result) if isinstance(item, Tensor)]
     if "dtype" in attrs and not any(x is not None for x in inputs):
         attrs["dtype"] = dtype_name(outputs[0].dtype)  # a factory: no argument says it otherwise
     emit(operator_name(overload), inputs, attrs, outputs)
@@ -110,28 +111,67 @@ def _scalar_overload(
     return scalar, arguments
 
 
-_UNSORTED_DIMS = {aten.roll.default, aten.permute.default, aten.flip.default}
+_DIM_ARGUMENTS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
+
+_COMMUTING_DIMS = {
+    aten.sum.dim_IntList, aten.nansum.default, aten.mean.dim, aten.amax.default, aten.amin.default,
+    aten.logsumexp.default, aten.any.dims, aten.all.dims, aten.count_nonzero.dim_IntList,
+    aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dim_dtype, aten.linalg_vector_norm.default,
+    aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction,
+}  # fmt: skip
+"""Reductions over a set of dims: their order means nothing, so it is sorted."""
+
+_DIMS_OF_INPUT = _COMMUTING_DIMS | {
+    aten.argmax.default, aten.argmin.default, aten.max.dim, aten.min.dim, aten.aminmax.default,
+    aten.prod.dim_int, aten.any.dim, aten.all.dim, aten.median.dim, aten.nanmedian.dim,
+    aten.mode.default, aten.kthvalue.default, aten.index_select.default, aten.index_add.default,
+    aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor,
+    aten.index_reduce.default, aten.diagonal.default, aten.diagonal_scatter.default,
+    aten.unfold.default,
+}  # fmt: skip
+"""Operators whose dims are those of their first input, though not all of their tensors have its rank."""
+
+_DIMS_OF_OUTPUT = {aten.unsqueeze.default, aten.diag_embed.default, aten.cat.default}
+
+_ALL_DIMS = {aten.sum.dim_IntList, aten.amax.default, aten.amin.default, aten.logsumexp.default}
+"""Reductions for which no dims mean all."""
 
 
 def _normalise_dims(
-    overload: torch._ops.OpOverload, inputs: Sequence[Tensor | None], attrs: dict[str, Attr]
+    overload: torch._ops.OpOverload,
+    inputs: Sequence[Tensor | None],
+    attrs: dict[str, Attr],
+    outputs: Sequence[Tensor],
 ) -> None:
-    first = next((x for x in inputs if x is not None), None)
-    if first is None:
+    """Make dims non-negative where it is certain which tensor's dims they are."""
+    rank = _rank_of_dims(overload, inputs, attrs, outputs)
+    if rank is None:
         return
-    sizes = attrs.get("input_sizes")
-    rank = len(sizes) if isinstance(sizes, tuple) else first.dim()
-    if overload is aten.unsqueeze.default:
-        rank += 1
-    for name in ("dim", "dims", "dim0", "dim1", "dim2", "dimension"):
+    if overload in _ALL_DIMS and not attrs["dim"]:
+        attrs["dim"] = tuple(range(rank))
+    for name in _DIM_ARGUMENTS:
         value = attrs.get(name)
         if type(value) is int:
             attrs[name] = value % rank if rank else 0
         elif isinstance(value, tuple) and all(type(item) is int for item in value):
             dims = [item % rank if rank else 0 for item in value]  # type: ignore[operator]
-            attrs[name] = tuple(dims if overload in _UNSORTED_DIMS else sorted(dims))
-    if overload in _ALL_DIMS and not attrs["dim"]:
-        attrs["dim"] = tuple(range(rank))
+            attrs[name] = tuple(sorted(dims) if overload in _COMMUTING_DIMS else dims)
 
 
-_ALL_DIMS = {aten.sum.dim_IntList, aten.amax.default, aten.amin.default, aten.logsumexp.default}
+def _rank_of_dims(
+    overload: torch._ops.OpOverload,
+    inputs: Sequence[Tensor | None],
+    attrs: dict[str, Attr],
+    outputs: Sequence[Tensor],
+) -> int | None:
+    """Return the rank that dims count in, or None where it is not known: then they stay as given."""
+    sizes = attrs.get("input_sizes")
+    if isinstance(sizes, tuple):
+        return len(sizes)
+    given = [x.dim() for x in inputs if x is not None]
+    if overload in _DIMS_OF_OUTPUT:
+        return outputs[0].dim()
+    if overload in _DIMS_OF_INPUT:
+        return given[0]
+    ranks = {*given, *(out.dim() for out in outputs)}
+    return ranks.pop() if given and len(ranks) == 1 else None

@@ -45,6 +45,8 @@ class Constants:
         self.recorder, self.names = recorder, names
         self._lifted: dict[int, tuple[Tensor, int, Tensor]] = {}
         self._made: dict[int, Tensor] = {}
+        self.read: set[int] = set()
+        """The `id` of every constant that the step used."""
 
     def lift_all(
         self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -70,6 +72,7 @@ class Constants:
         """Compute with constants alone, for real."""
         if func._schema.is_mutable and tensors[0].untyped_storage()._cdata not in self._made:
             raise _mutated(func)
+        self.read.update(map(id, tensors))
         result = func(*args, **kwargs)
         if not any(argument.alias_info for argument in func._schema.arguments):
             for made in tensors_in((result,)):
@@ -78,6 +81,7 @@ class Constants:
 
     def lift(self, real: Tensor) -> Tensor:
         """Return a fake tensor for a constant, which becomes part of the graph."""
+        self.read.add(id(real))
         known = self._lifted.get(id(real))
         if known is not None and known[1] == real._version:
             return known[2]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, TypeVar, cast
 
 import torch
@@ -270,6 +271,16 @@ def _convolution_backward(
 def _stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     dim = dim % (tensors[0].dim() + 1)
     return aten.cat.default([aten.unsqueeze.default(x, dim) for x in tensors], dim)
+
+
+@decompose(aten.cat.default)
+def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Leave out vectors of no elements, which PyTorch lets pass beside tensors of any rank."""
+    kept = [x for x in tensors if tuple(x.shape) != (0,)]
+    if not kept or len(kept) == len(tensors):
+        return KEPT
+    dtype = reduce(torch.promote_types, (x.dtype for x in tensors))
+    return aten.cat.default([as_dtype(x, dtype) for x in kept], dim)
 
 
 @decompose(aten.empty_like.default)

@@ -10,7 +10,7 @@ the capture, and put back with everything else that the step may have left behin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 
 from graphwright.capture.aten import aten
 from graphwright.capture.tape import Value
-from graphwright.errors import MutatedGlobal
+from graphwright.errors import MismatchedTypes, MutatedGlobal
 
 VALUE = "_graphwright_value"
 
@@ -76,18 +76,53 @@ class Functionalisation(FunctionalTensorMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         if func is aten._linalg_check_errors.default:
             return None
+        if torch.Tag.pointwise in func.tags and func._schema.name.endswith("_"):
+            with self:
+                _check_in_place(func, args)
         if func is aten.clone.default and not isinstance(args[0], FunctionalTensor):
             with self:
                 return functional(self.lift(args[0]))
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
+_ARITHMETIC = frozenset({"aten::add_", "aten::sub_", "aten::mul_", "aten::div_"})
+
+
+def _check_in_place(func: OpOverload, args: Sequence[Any]) -> None:
+    """Refuse writes that eager kernels refuse, but that a graph without memory could express."""
+    written, name = args[0], func._schema.name.removeprefix("aten::")
+    if any(
+        step == 0 and size > 1 for step, size in zip(written.stride(), written.shape, strict=True)
+    ):
+        raise MismatchedTypes(
+            f"{name} writes in place to an expanded tensor of shape {tuple(written.shape)}, where several "
+            "elements are one place in memory; .clone() it first"
+        )
+    if func._schema.name in _ARITHMETIC:
+        made = torch.result_type(written, args[1])
+        if (
+            name == "div_"
+            and not made.is_floating_point
+            and func._overloadname in ("Tensor", "Scalar")
+        ):
+            made = torch.get_default_dtype()
+        if not torch.can_cast(made, written.dtype):
+            raise MismatchedTypes(
+                f"{name} makes {made}, which cannot be written in place to a {written.dtype} tensor; use the "
+                f"form that is not in place ({name.removesuffix('_')}), or convert first"
+            )
+
+
 @contextmanager
-def swapped(model: nn.Module, replacements: Mapping[int, torch.Tensor]) -> Iterator[None]:
+def swapped(
+    model: nn.Module, replacements: Mapping[int, torch.Tensor], read: Collection[int]
+) -> Iterator[None]:
     """Put tensors in the place of a model's parameters and buffers (by `id`), ties included.
 
     Afterwards the model is as before: tensors, attributes, hooks and training flags. A plain tensor
-    attribute that the step replaced is an error, since nothing would carry it to the next step.
+    attribute that the step read and then replaced is an error, since nothing would carry it to the next
+    step; `read` holds the `id` of each constant that was read. One that is only replaced (a weight that a
+    hook computes anew before each call) is not needed there.
     """
     modules = list(model.named_modules())
     before = [_Snapshot(module) for _, module in modules]
@@ -104,12 +139,12 @@ def swapped(model: nn.Module, replacements: Mapping[int, torch.Tensor]) -> Itera
         replaced = [
             f"{path}.{name}".lstrip(".")
             for (path, _), snapshot in zip(modules, before, strict=True)
-            for name in snapshot.restore()
+            for name in snapshot.restore(read)
         ]
     if completed and replaced:
         raise MutatedGlobal(
-            f"the step assigns a new tensor to {', '.join(replaced)}, which is neither a parameter nor a "
-            "buffer, so its value would be lost between steps; register it with register_buffer"
+            f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is neither a parameter "
+            "nor a buffer, so its value would be lost between steps; register it with register_buffer"
         )
 
 
@@ -125,13 +160,13 @@ class _Snapshot:
             if isinstance(value, (dict, list, set))
         }
 
-    def restore(self) -> list[str]:
-        """Put everything back; returns the names of tensor attributes that had been replaced."""
+    def restore(self, read: Collection[int]) -> list[str]:
+        """Put everything back; returns the names of tensor attributes that were read and replaced."""
         now = self.module.__dict__
         replaced = [
             name
             for name, value in self.attributes.items()
-            if isinstance(value, torch.Tensor) and now.get(name) is not value
+            if isinstance(value, torch.Tensor) and now.get(name) is not value and id(value) in read
         ]
         now.clear()
         now.update(self.attributes)

@@ -39,6 +39,12 @@ def call_kernel(
         assert x is not None
         return (x.reshape(attrs["size"]),)  # type: ignore[arg-type]
     device = next((t.device for t in inputs if t is not None), device or _CPU)
-    made = join_arguments(overload_of(op), len(inputs), attrs)(inputs, device)
+    call = join_arguments(overload_of(op), len(inputs), attrs)
+    try:
+        made = call(inputs, device)
+    except RuntimeError as error:  # nor does it say which kernels want their inputs in order
+        if "contiguous" not in str(error):
+            raise
+        made = call([None if t is None else t.contiguous() for t in inputs], device)
     results = made if isinstance(made, tuple | list) else (made,)
     return tuple(item for item in results if isinstance(item, torch.Tensor))

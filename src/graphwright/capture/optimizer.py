@@ -8,6 +8,10 @@ Step counters stay tensors (`torch.compiler.is_compiling` answers yes while the 
 optimizer reads a counter as a number), are float64, and are one input for a whole parameter group:
 `optimizer.step.<group>`. The recorder merges equal scalar nodes of the update, so that bias corrections
 appear once for each group.
+
+The learning rate of a group is an input too, `optimizer.lr.<group>`: a float64 number that the step reads and
+does not change, so a schedule feeds another value before each step. An optimizer that can only compute with
+a Python number keeps the rate that it had (see `ConstantLearningRate`).
 """
 
 from __future__ import annotations
@@ -20,13 +24,24 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.overrides import TorchFunctionMode
 
-from graphwright.errors import UnsupportedOptimizer
+from graphwright.errors import GraphwrightError, UnsupportedOptimizer
 
 OptimizerLike = type[torch.optim.Optimizer] | torch.optim.Optimizer
 
 STEP = "step"
+RATE = "lr"
+
+
+class ConstantLearningRate(UserWarning):
+    """An optimizer cannot run with a tensor as its learning rate, so the rate is fixed in the graph.
+
+    A schedule would not reach such a graph: capture again after each change of the rate, or write the
+    optimizer's step in tensor operators (no `float(lr)`, no `if lr > 0`).
+    """
+
 
 _FLAGS = {"foreach": False, "fused": False, "capturable": True, "differentiable": False}
 
@@ -79,6 +94,7 @@ def twin(
     """Return the same optimizer over other parameters, given by `id` of the originals; no state."""
     made = object.__new__(type(optimizer))
     made.__dict__.update(optimizer.__dict__)
+    made.__dict__.pop("step", None)  # a scheduler's wrapper, which would step the original
     made.state = defaultdict(dict)
     made.param_groups = []
     for group in optimizer.param_groups:
@@ -88,11 +104,57 @@ def twin(
     return made
 
 
+def learning_rates(optimizer: torch.optim.Optimizer) -> dict[int, Tensor]:
+    """Return the learning rate of each parameter group that has one, as float64 numbers."""
+    return {
+        number: torch.as_tensor(optimizer.param_groups[number][RATE], dtype=torch.float64)
+        .detach()
+        .reshape(())
+        for number in groups_with_rates(optimizer)
+    }
+
+
+def groups_with_rates(optimizer: torch.optim.Optimizer) -> list[int]:
+    """Return the numbers of the parameter groups that have a learning rate."""
+    found: list[int] = []
+    for number, group in enumerate(optimizer.param_groups):
+        rate = group.get(RATE)
+        if isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.numel() == 1):
+            found.append(number)
+    return found
+
+
+def rate_label(group: int) -> str:
+    """Return the name of a group's learning rate in a graph."""
+    return f"optimizer.{RATE}.{group}"
+
+
 @contextmanager
 def stepping() -> Iterator[None]:
     """Let optimizers treat their counters as tensors."""
     with mock.patch.object(torch.compiler, "_is_compiling_flag", True), _TensorScalars():
         yield
+
+
+@contextmanager
+def blamed_on(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Let an error inside be the optimizer's, by name."""
+    try:
+        yield
+    except GraphwrightError:
+        raise
+    except Exception as error:
+        reason = (
+            f"reads a tensor's value ({error.func})"
+            if isinstance(error, DataDependentOutputException)
+            else f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        )
+        refused = UnsupportedOptimizer(
+            f"{type(optimizer).__name__} cannot be written as a graph: its step {reason}; use SGD, Adam, AdamW, "
+            "Adagrad or another optimizer that computes with tensors alone"
+        )
+        refused.cause = error
+        raise refused from error
 
 
 class _TensorScalars(TorchFunctionMode):
@@ -110,11 +172,11 @@ class _TensorScalars(TorchFunctionMode):
         value, alpha = kwargs.get("value"), kwargs.get("alpha")
         if isinstance(value, Tensor) and name.startswith(("addcdiv", "addcmul")):
             x, a, b = args
-            change = (a / b if name.startswith("addcdiv") else a * b) * value
-            return x.add_(change) if name.endswith("_") else x.add(change)
+            return getattr(x, name)(a * value, b)
         if isinstance(alpha, Tensor) and name in ("add", "add_", "sub", "sub_"):
             x, other = args
-            return getattr(x, name)(other * alpha)
+            factor = alpha if name.startswith("add") else -alpha
+            return (x.addcmul_ if name.endswith("_") else x.addcmul)(other, factor)
         return func(*args, **kwargs)
 
 

@@ -49,6 +49,7 @@ class Provenance:
         self.cell: tuple[int | None, int] | None = None
         self.loss: Value | None = None
         self.accumulating = False
+        self._reader: Entry | None = None
         self.calls: Counter[str] = Counter()
         self._recalls: Counter[str] = Counter()
         self._groups: dict[int, _Group] = {}
@@ -83,6 +84,8 @@ class Provenance:
         """
         if self.phase is not Phase.BACKWARD:
             return None
+        if self._reader is not None:
+            return self._reader
         node: Any = torch._C._current_autograd_node()
         if node is None:
             return None if self.loss is None else self.loss.producer
@@ -92,6 +95,16 @@ class Provenance:
             if found is not None:
                 return found if found.phase is Phase.FORWARD else found.partner
         return None
+
+    @contextmanager
+    def belonging_to(self, reader: Entry | None) -> Iterator[None]:
+        """Let what is recorded inside be the backward of one forward entry: a parameter's hook."""
+        before = self._reader, self.accumulating
+        self._reader, self.accumulating = reader, False
+        try:
+            yield
+        finally:
+            self._reader, self.accumulating = before
 
     def watch(self, loss: torch.Tensor) -> None:
         """Follow the backward pass from `loss`: label gradients, notice accumulation."""

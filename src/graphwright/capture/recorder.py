@@ -38,6 +38,7 @@ from graphwright.capture.schema import bind_arguments
 from graphwright.capture.tape import Entry, Tape, Value, tensor_type
 from graphwright.errors import (
     ComplexInput,
+    MismatchedTypes,
     UnsupportedModel,
 )
 from graphwright.ir import Attr, Phase, Role
@@ -128,6 +129,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             if not any(isinstance(t, FakeTensor) for t in tensors):
                 return self.constants.compute(func, tensors, args, kwargs)
             args, kwargs = self.constants.lift_all(func, args, kwargs)
+        _check_call(func, args, kwargs, tensors)
         if func._schema.is_mutable:
             raise UnsupportedModel(
                 f"{operator_name(func)} writes in place in a way that cannot be undone"
@@ -279,6 +281,45 @@ class _Writer:
     def producer(self, x: Tensor) -> Entry | None:
         """Return the entry that made a tensor."""
         return stamped(x).producer
+
+
+_PRODUCTS = frozenset(
+    {
+        aten.mm.default,
+        aten.bmm.default,
+        aten.mv.default,
+        aten.dot.default,
+        aten.vdot.default,
+        aten.addmm.default,
+        aten.baddbmm.default,
+        aten.addbmm.default,
+        aten.addmv.default,
+        aten.convolution.default,
+    }
+)
+
+_LOOKUPS = frozenset({aten.embedding.default, aten._embedding_bag.default})
+
+
+def _check_call(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Tensor]
+) -> None:
+    """Refuse what eager kernels refuse, but the computation of types lets pass."""
+    if func in _PRODUCTS and len({t.dtype for t in tensors}) > 1:
+        given = " and ".join(repr(tensor_type(t)) for t in tensors)
+        raise MismatchedTypes(
+            f"{operator_name(func)} is given {given}, which have to have one dtype; convert the inputs, e.g. "
+            f"with .to({tensors[-1].dtype}), or the model"
+        )
+    if (
+        func in _LOOKUPS
+        and torch.is_grad_enabled()
+        and bind_arguments(func, args, kwargs)["sparse"]
+    ):
+        raise UnsupportedModel(
+            "an embedding with sparse=True makes sparse gradients, which a graph cannot hold; use "
+            "sparse=False (the gradient is then a dense tensor of the table's size)"
+        )
 
 
 @cache

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 
 from graphwright.capture.batch import named_tensors, split_batch
 from graphwright.capture.invoke import call_kernel
-from graphwright.capture.optimizer import STEP, OptimizerLike, initial_state, make_optimizer
+from graphwright.capture.optimizer import (
+    STEP,
+    OptimizerLike,
+    initial_state,
+    learning_rates,
+    make_optimizer,
+    rate_label,
+)
 from graphwright.capture.schema import to_dtype
 from graphwright.capture.tape import tensor_type
 from graphwright.errors import ReplayError, UnknownOperator
@@ -67,7 +74,8 @@ def bind(
 
     `batch` is (inputs, targets); give `inputs` instead for an inference graph or a model that returns its own
     loss. Optimizer state is what the optimizer holds, or what it would start from. Momentum with dampening
-    is the exception, as PyTorch does not damp its first step: run one eager step first.
+    is the exception, as PyTorch does not damp its first step: run one eager step first. Learning rates
+    (`optimizer.lr.<group>`) are what the optimizer's groups say now; give another value for another step.
     """
     found: dict[str, Tensor] = dict(constants or {})
     for path, module in model.named_modules():
@@ -92,6 +100,8 @@ def _bind_state(
     found: dict[str, Tensor], optimizer: torch.optim.Optimizer, model: nn.Module
 ) -> None:
     names = {id(p): name for name, p in model.named_parameters()}
+    for number, rate in learning_rates(optimizer).items():
+        found[rate_label(number)] = rate
     states = initial_state(optimizer)
     for number, group in enumerate(optimizer.param_groups):
         for parameter in group["params"]:

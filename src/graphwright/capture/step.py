@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.capture.assemble import Results, assemble
-from graphwright.capture.batch import call, map_tensors, named_tensors
+from graphwright.capture.batch import call, map_tensors, named_tensors, refuse_arrays
 from graphwright.capture.functional import (
     Functionalisation,
     as_parameter,
@@ -27,7 +27,17 @@ from graphwright.capture.functional import (
     swapped,
     value_of,
 )
-from graphwright.capture.optimizer import STEP, numbers_in_state, stepping, twin
+from graphwright.capture.hooks import carry_hooks
+from graphwright.capture.optimizer import (
+    RATE,
+    STEP,
+    blamed_on,
+    groups_with_rates,
+    numbers_in_state,
+    rate_label,
+    stepping,
+    twin,
+)
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.recurrent import unrolled
 from graphwright.capture.tape import Value
@@ -58,6 +68,7 @@ class Step:
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     originals: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     results: Results = field(default_factory=Results)
+    constant_rates: bool = False
 
     def record(self) -> Graph:
         """Run the step and return its graph."""
@@ -73,7 +84,7 @@ class Step:
             stack.enter_context(unrolled(self.recorder.provenance))
             for module in self.modules():
                 replacements = {id(self.originals[n]): t for n, t in self.tensors.items()}
-                stack.enter_context(swapped(module, replacements))
+                stack.enter_context(swapped(module, replacements, self.recorder.constants.read))
             with mode:
                 output = self.forward()
                 if self.training:
@@ -103,11 +114,19 @@ class Step:
                 wrapped = functional(fake, requires_grad=trains)
                 if self.values[name].role is Role.PARAMETER:
                     as_parameter(wrapped)
+                if trains:
+                    carry_hooks(name, original, wrapped, self.recorder, self.values[name])
                 self.tensors[name] = wrapped
             given: dict[int, Tensor] = {}
             for prefix, tree in (("inputs", self.inputs), ("targets", self.targets)):
+                refuse_arrays(prefix, tree)
                 for name, tensor in named_tensors(prefix, tree):
                     _check_dense(name, tensor)
+                    if name in self.values:
+                        raise UnsupportedModel(
+                            f"the model has a {self.values[name].role} called {name}, which is the name of a "
+                            "tensor of the batch; rename that attribute of the model"
+                        )
                     if id(tensor) not in given:
                         fake = self.recorder.empty(tensor)
                         self.values[name] = self.recorder.declare(name, fake, Role.INPUT)
@@ -143,7 +162,9 @@ class Step:
                     f"the model returns {type(output).__name__} without a tensor; return tensors, or a tuple, "
                     "list or dict of them"
                 )
-            self.results.outputs.update({name: value_of(t) for name, t in leaves.items()})
+            self.results.outputs.update(
+                {self.free_name(name): value_of(t) for name, t in leaves.items()}
+            )
         return output
 
     def backward(self, loss: Any) -> None:
@@ -155,8 +176,8 @@ class Step:
             )
             what = "loss_fn" if self.loss_fn is not None else "the model (no loss_fn was given)"
             raise NoTrainingStep(
-                f"the loss has to be one floating-point number, but {what} returned {found}; reduce it with "
-                ".mean() or .sum()"
+                f"the loss has to be one floating-point number, but {what} returned {found}; "
+                + _how_to_return_a_loss(loss, self.loss_fn is not None)
             )
         if not loss.requires_grad:
             raise NoTrainingStep(
@@ -164,7 +185,7 @@ class Step:
                 "torch.no_grad, or capture inference with inputs=..."
             )
         provenance = self.recorder.provenance
-        self.results.outputs["loss"] = value_of(loss)
+        self.results.outputs[self.free_name("loss")] = value_of(loss)
         provenance.watch(loss)
         provenance.phase = Phase.BACKWARD
         torch.autograd.backward(loss)
@@ -177,15 +198,23 @@ class Step:
                 self.results.owners[self.values[name]] = name
         self.results.gradients_returned = self.optimizer is None
 
+    def free_name(self, name: str) -> str:
+        """Return a result's name; a parameter or buffer that is called so keeps its own."""
+        return name if name not in self.values else f"{name}.result"
+
     def update(self, mode: Functionalisation) -> None:
         assert self.optimizer is not None
         provenance = self.recorder.provenance
         provenance.phase = Phase.UPDATE
-        states = self.initial_state()
+        states, rates = self.initial_state()
         names = {id(original): name for name, original in self.originals.items()}
         by_original = {id(self.originals[name]): tensor for name, tensor in self.tensors.items()}
         with mode, stepping():
             running = twin(self.optimizer, by_original)
+            for number, fake in rates.items():
+                label = rate_label(number)
+                self.values[label] = self.recorder.declare(label, fake, Role.OPTIMIZER_STATE)
+                running.param_groups[number][RATE] = functional(fake)
             live: dict[str, Tensor] = {}
             for number, group in enumerate(self.optimizer.param_groups):
                 for parameter in group["params"]:
@@ -202,7 +231,8 @@ class Step:
                             live.setdefault(label, wrapped)
                     running.state[self.tensors[name]] = entries
             before = numbers_in_state(running)
-            running.step()
+            with blamed_on(self.optimizer):
+                running.step()
             if numbers_in_state(running) != before:
                 raise UnsupportedOptimizer(
                     f"{type(running).__name__} keeps a plain number in its state that changes with each step; "
@@ -212,8 +242,11 @@ class Step:
                 live[label] = tensor
         self.tensors.update(live)
 
-    def initial_state(self) -> dict[str, dict[str, Any]]:
-        """Return the optimizer's state for each parameter, on fake tensors, as a first step makes it."""
+    def initial_state(self) -> tuple[dict[str, dict[str, Any]], dict[int, Tensor]]:
+        """Return the optimizer's state for each parameter, as a first step makes it, and its rates.
+
+        All on fake tensors. There are no rates where a step with tensors for them fails.
+        """
         assert self.optimizer is not None
         fakes: dict[int, Tensor] = {}
         named: dict[int, str] = {}
@@ -232,9 +265,23 @@ class Step:
                         k: self.recorder.empty(v) if isinstance(v, Tensor) else v
                         for k, v in state.items()
                     }
-            with stepping():
+            given = groups_with_rates(self.optimizer)
+            for number in given:
+                if isinstance(trial.param_groups[number][RATE], Tensor):
+                    trial.param_groups[number][RATE] = 1e-3  # only types matter; a number will do
+            with stepping(), blamed_on(self.optimizer):
                 trial.step()
-        return {named[id(p)]: dict(s) for p, s in trial.state.items() if p.grad is not None}
+            states = {named[id(p)]: dict(s) for p, s in trial.state.items() if p.grad is not None}
+            rates = {number: torch.empty((), dtype=torch.float64) for number in given}
+            for number, rate in rates.items():
+                trial.param_groups[number][RATE] = rate
+            try:
+                with stepping():
+                    trial.step()
+            except Exception:
+                self.constant_rates = True
+                rates = {}
+        return states, rates
 
     def state_input(self, name: str, key: str, fake: Tensor, group: int) -> tuple[str, Tensor]:
         """Declare one state tensor; a group's step counters are one input."""
@@ -306,6 +353,22 @@ def _untouched_settings() -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.default_generator.set_state(state)
+
+
+def _how_to_return_a_loss(found: object, has_loss_fn: bool) -> str:
+    if isinstance(found, Tensor):
+        return "reduce it with .mean() or .sum()"
+    if found is None:
+        return "return the loss tensor (is a return missing?)"
+    if isinstance(found, (int, float)):
+        return "return the loss tensor itself, without .item() or float()"
+    picked = "out['loss']" if isinstance(found, dict) or hasattr(found, "loss") else "out[0]"
+    if has_loss_fn:
+        return f"return the loss tensor, e.g. {picked}"
+    return (
+        f"return the loss tensor, e.g. {picked}: give loss_fn=lambda out, _: {picked} with "
+        "batch=(inputs, ())"
+    )
 
 
 def _names_of_constants(model: nn.Module) -> dict[int, str]:

@@ -3,11 +3,11 @@
 The package can be called like the decorator of the same name: ``@graphwright.describe("mine.op")``.
 """
 
+import inspect
 import sys
 from collections.abc import Callable
 from types import ModuleType
 
-from graphwright.describe.analysis import Combine, Concat, Join, Refusal, Same
 from graphwright.describe.cost import Cost, cost
 from graphwright.describe.facts import (
     Properties,
@@ -31,6 +31,7 @@ from graphwright.describe.scalar import define_reducer
 from graphwright.describe.scatter import Mask
 from graphwright.describe.soap import Soap, sample_dims, soap, soap_of_call
 from graphwright.describe.splits import Part, Region, Slice, Split, refusals, splits, splits_of
+from graphwright.describe.symbolic_split import Combine, Concat, Join, Refusal, Same
 from graphwright.describe.trace import Trace, Types, trace
 
 __all__ = [
@@ -73,6 +74,9 @@ __all__ = [
     "types_of",
     "undescribed",
 ]
+
+__signature__ = inspect.signature(describe)
+__doc__ = f"{__doc__}\ndescribe{__signature__}\n\n{inspect.getdoc(describe)}\n"
 
 
 class _CallableModule(ModuleType):

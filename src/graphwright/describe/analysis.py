@@ -18,13 +18,13 @@ the expression lets partial results through (`passes`). A data-dependent lookup 
 the rows of w: a part holds some rows, masks what it does not hold, and the parts are added up. Its gradient is a
 scatter, ``Sum(p: where(idx[p] == v, g[p, j], 0))``: a part makes some rows v, and masks the g of the others.
 
-With several outputs a split must cut the inputs for all of them alike; `_join` pairs up what each output allows.
+With several outputs a split must cut the inputs for all of them alike; `outputs` pairs up what each output allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 from graphwright.describe.expression import (
@@ -36,11 +36,23 @@ from graphwright.describe.expression import (
     OpaqueCall,
     Reduce,
     children,
+    indices_of,
     walk,
 )
 from graphwright.describe.language import size_symbol
+from graphwright.describe.outputs import join_outputs
 from graphwright.describe.properties import degree
 from graphwright.describe.scatter import Mask, Scatter, find_scatter
+from graphwright.describe.symbolic_split import (
+    END,
+    LO,
+    Combine,
+    Concat,
+    Cut,
+    Join,
+    Refusal,
+    SymbolicSplit,
+)
 from graphwright.describe.trace import Trace, out_symbol
 from graphwright.errors import NonAffineIndex
 from graphwright.symbolic import (
@@ -51,67 +63,11 @@ from graphwright.symbolic import (
     Quotient,
     Remainder,
     Symbol,
+    assumed,
     interval_of,
 )
 
-LO = Symbol("lo", Kind.BOUND)
-END = Symbol("end", Kind.BOUND)
 _lo, _end = Poly.of(LO), Poly.of(END)
-
-
-@dataclass(frozen=True, slots=True)
-class Concat:
-    """The parts of an output stand side by side along `dim`."""
-
-    dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class Combine:
-    """The parts of an output are put together element by element."""
-
-    reducer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Same:
-    """Every part computes the whole output."""
-
-
-Join = Concat | Combine | Same
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The region of one dim of an input that a part reads: `length` elements from `start`."""
-
-    start: Poly
-    length: Poly
-    fill: float | None
-    first: Poly
-    """The first element that is really read; never before `start`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolicSplit:
-    """One way to split an operator, for every shape that its trace covers."""
-
-    index: str
-    reduced: bool
-    extent: Poly
-    joins: tuple[Join, ...]
-    cuts: Mapping[tuple[int, int], Cut]
-    attrs: Mapping[Symbol, Poly] = field(default_factory=dict)
-    aligned: frozenset[tuple[Poly, Poly]] = frozenset()
-    mask: Mask | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why an index cannot be split."""
-
-    index: str
-    reason: str
 
 
 class _Refused(Exception):
@@ -138,7 +94,7 @@ def partitions(trace: Trace) -> Partitions:
         found, refused = _output_splits(trace, number)
         per_output.append(found)
         refusals += refused
-    splits, unmatched = _join(trace, per_output)
+    splits, unmatched = join_outputs(trace, per_output)
     return Partitions(tuple(splits), tuple(refusals + unmatched))
 
 
@@ -198,18 +154,20 @@ def _split_moving(
     moved: dict[tuple[int, int], list[_Read]] = {}
     still: list[Poly] = []
     for key, indices in reads.dims.items():
-        if any(i is not None and variable in i.indices for i, _ in indices):
-            options: list[_Read] = []
-            for i, fill in indices:
-                if i is None or variable not in i.indices:
-                    raise _Refused(
-                        f"dim {key[1]} of {trace.names[key[0]]} is also read independently of {variable}"
-                    )
-                options.append(_Read(i, motion.advance(i), interval_of(i, ranges), fill))
-            if any(read.advanced != read.index for read in options):
-                moved[key] = options
-            else:  # ``i % n`` with an aligned i: every part reads the dim as the whole does
-                still += [read.index for read in options]
+        if not any(i is not None and variable in i.indices for i, _ in indices):
+            still += [i for i, _ in indices if i is not None]
+            continue
+        options: list[_Read] = []
+        for i, fill in indices:
+            if i is None or variable not in i.indices:
+                raise _Refused(
+                    f"dim {key[1]} of {trace.names[key[0]]} is also read independently of {variable}"
+                )
+            options.append(_Read(i, motion.advance(i), interval_of(i, ranges), fill))
+        if any(read.advanced != read.index for read in options):
+            moved[key] = options
+        else:  # ``i % n`` with an aligned i: every part reads the dim as the whole does
+            still += [read.index for read in options]
     values = [(i, motion.advance(i)) for i in (*reads.values, *still)]
 
     failure = _Refused("")
@@ -236,8 +194,24 @@ def _split_moving(
             attrs=attrs,
             aligned=frozenset(motion.aligned),
             mask=scatter.mask if scatter is not None else None,
+            not_negative=_not_negative(moved),
+            equal=_covered(trace, number, scatter.mask) if scatter is not None else frozenset(),
         )
     raise failure
+
+
+def _not_negative(moved: Mapping[tuple[int, int], list[_Read]]) -> frozenset[Poly]:
+    return frozenset(p for reads in moved.values() for read in reads for p in assumed(read.index))
+
+
+def _covered(trace: Trace, number: int, mask: Mask) -> frozenset[tuple[Poly, Poly]]:
+    """A mask has the shape of the index, and must fit what it covers: the source of a scatter, or the output."""
+    index = trace.names[mask.index]
+    if mask.scattered is not None:
+        covered = [Poly.of(size_symbol(trace.names[mask.scattered], d)) for d in mask.dims]
+    else:
+        covered = [trace.extents[trace.outputs[number].variables[d]] for d in mask.dims]
+    return frozenset((Poly.of(size_symbol(index, n)), size) for n, size in enumerate(covered))
 
 
 @dataclass(slots=True)
@@ -268,6 +242,8 @@ class _Motion:
     def _advance_atom(self, atom: Atom) -> Poly:
         if isinstance(atom, Symbol):
             return Poly.of(atom) + _lo if atom == self.variable else Poly.of(atom)
+        if self.variable in atom.denominator.indices:
+            raise _Refused(f"{atom!r} divides by {self.variable}")
         if self.variable not in atom.numerator.indices:
             return Poly.of(atom)
         shift = self.advance(atom.numerator) - atom.numerator
@@ -470,13 +446,17 @@ def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
         if len(looked_up) != 1 or degree(output.body, {access.tensor}) != 1:
             continue
         dim, index = looked_up[0]
+        if index.fill is not None or sum(a.tensor == index.tensor for a in accesses) > 1:
+            continue  # the mask changes the index, so that nothing else may see it
         variables = [i.atom if isinstance(i, Poly) else None for i in index.index]
-        if not all(v in output.variables for v in variables):
+        if not all(v in output.variables and variables.count(v) == 1 for v in variables):
             continue
         size = Poly.of(size_symbol(access.name, dim))
-        if any(
-            size.symbols & e.index.symbols for e in walk(output.body) if isinstance(e, IndexValue)
-        ):
+        mask = Mask(index.tensor, tuple(output.variables.index(v) for v in variables))
+        used = set().union(*(i.symbols for e in walk(output.body) for i in indices_of(e)))
+        bound = [v for e in walk(output.body) if isinstance(e, Reduce) for v in e.variables]
+        ranges = [trace.extents[v] for v in (*output.variables, *bound)]
+        if size.symbols & used.union(*(r.symbols for r in (*ranges, *trace.expected))):
             continue
         found.append(
             SymbolicSplit(
@@ -485,77 +465,8 @@ def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
                 extent=size,
                 joins=(Combine("sum"),),
                 cuts={(access.tensor, dim): Cut(_lo, _end - _lo, None, _lo)},
-                mask=Mask(index.tensor, tuple(output.variables.index(v) for v in variables)),
+                mask=mask,
+                equal=_covered(trace, number, mask),
             )
         )
     return found
-
-
-# -- several outputs --------------------------------------------------------------------------------
-
-
-def _join(
-    trace: Trace, per_output: list[list[SymbolicSplit]]
-) -> tuple[list[SymbolicSplit], list[Refusal]]:
-    if len(per_output) == 1:
-        return per_output[0], []
-    joined: dict[object, SymbolicSplit] = {}
-    refused: list[Refusal] = []
-    for number, candidates in enumerate(per_output):
-        for split in candidates:
-            merged: SymbolicSplit | None = split
-            joins: list[Join] = []
-            for other, choices in enumerate(per_output):
-                if other == number:
-                    joins.append(split.joins[0])
-                    continue
-                merged, join = _match(trace, merged, other, choices) if merged else (None, Same())
-                joins.append(join)
-            if merged is None:
-                refused.append(Refusal(split.index, "the outputs would need different regions"))
-                continue
-            key = (frozenset(merged.cuts.items()), tuple(joins))
-            joined.setdefault(key, replace(merged, joins=tuple(joins)))
-    return list(joined.values()), refused
-
-
-def _match(
-    trace: Trace, split: SymbolicSplit, number: int, choices: list[SymbolicSplit]
-) -> tuple[SymbolicSplit | None, Join]:
-    body = trace.outputs[number].body
-    read = {e.tensor for e in walk(body) if isinstance(e, Access)}
-    mine = {key: cut for key, cut in split.cuts.items() if key[0] in read}
-    for choice in choices:
-        theirs = {k: c for k, c in choice.cuts.items() if any(k[0] == a for a, _ in split.cuts)}
-        if mine == theirs and mine and choice.mask == split.mask:
-            try:
-                attrs = _merge_attrs(split.attrs, choice.attrs)
-            except _Refused:
-                continue
-            merged = replace(
-                split,
-                cuts={**choice.cuts, **split.cuts},
-                attrs=attrs,
-                aligned=split.aligned | choice.aligned,
-                reduced=split.reduced and choice.reduced,
-            )
-            return merged, choice.joins[0]
-    changed = {*split.attrs, *(size_symbol(trace.names[a], d) for a, d in split.cuts)}
-    if not mine and changed.isdisjoint(_parameters(trace, number)):
-        return split, Same()
-    return None, Same()
-
-
-def _parameters(trace: Trace, number: int) -> set[Symbol]:
-    """The sizes and attributes that an output's values and extents depend on."""
-    output = trace.outputs[number]
-    expressions = list(walk(output.body))
-    used = {s for e in expressions if isinstance(e, IndexValue) for s in e.index.symbols}
-    bound = [v for e in expressions if isinstance(e, Reduce) for v in e.variables]
-    return used.union(*(trace.extents[v].symbols for v in (*output.variables, *bound)))
-
-
-def _merge_attrs(a: Mapping[Symbol, Poly], b: Mapping[Symbol, Poly]) -> dict[Symbol, Poly]:
-    if any(a[s] != b[s] for s in a.keys() & b.keys()):
-        raise _Refused("the outputs need different attributes")
-    return {**a, **b}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphwright.errors import DescriptionError
 from graphwright.symbolic import Poly, Symbol
 
 Number = int | float | bool
@@ -58,6 +59,11 @@ class Expr:
 
     def __neg__(self) -> Expr:
         return call("neg", self)
+
+    def __bool__(self) -> bool:
+        raise DescriptionError(
+            f"{self!r} differs from element to element, so Python cannot decide by it: use where(condition, a, b)"
+        )
 
     def __invert__(self) -> Expr:
         return call("not", self)

@@ -265,6 +265,10 @@ def reducer(name: str) -> Callable[..., Expr]:
         names = index_names(body, len(given) if given is not None else None)
         variables = [tracing.fresh(name) for name in names]
         if given is not None:
+            if any(_poly(n).indices for n in given):
+                raise DescriptionError(
+                    f"over={given}: an index runs over the same range everywhere"
+                )
             tracing.extents.update(zip(variables, map(_poly, given), strict=True))
         expr = lift(body(*(Int(Poly.of(v)) for v in variables)))
         if given is None:

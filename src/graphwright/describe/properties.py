@@ -21,8 +21,9 @@ from graphwright.describe.expression import (
     Scalar,
     walk,
 )
+from graphwright.describe.language import size_symbol
 from graphwright.describe.trace import Trace
-from graphwright.symbolic import Poly
+from graphwright.symbolic import Kind, Poly, Quotient, Remainder
 
 _ZERO = "zero"
 
@@ -99,19 +100,26 @@ def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
 
 
 def is_elementwise(trace: Trace) -> bool:
-    """Whether each output element depends on the elements at the same place only (after broadcasting)."""
+    """Whether each output element is one function of the elements at its place (after broadcasting), the same everywhere.
+
+    So a value that depends on the place (``tril``) or on a size (a mean) does not count.
+    """
+    ones = {poly + 1 for name, poly, answer in trace.guards if name == "eq" and answer}
     for output in trace.outputs:
         for expr in walk(output.body):
             match expr:
                 case Reduce() | OpaqueCall():
                     return False
-                case Access(index=index):
+                case IndexValue(index) if any(s.kind is not Kind.ATTR for s in index.symbols):
+                    return False
+                case Access(index=index, name=name):
                     rank = len(index)
                     aligned = output.variables[len(output.variables) - rank :]
                     if len(aligned) != rank:
                         return False
-                    for i, variable in zip(index, aligned, strict=True):
-                        if not isinstance(i, Poly) or (i.atom != variable and i != 0):
+                    for dim, (i, variable) in enumerate(zip(index, aligned, strict=True)):
+                        broadcast = i == 0 and Poly.of(size_symbol(name, dim)) in ones
+                        if not isinstance(i, Poly) or not (i.atom == variable or broadcast):
                             return False
                 case _:
                     pass
@@ -119,10 +127,28 @@ def is_elementwise(trace: Trace) -> bool:
 
 
 def is_view(trace: Trace) -> bool:
-    """Whether every output is the elements of one input, moved or repeated, with nothing computed."""
+    """Whether every output is the elements of one input in another shape or order, which strides can express.
+
+    So a permutation, a slice, an expansion and a reshape are views; a flip, which would need a negative stride, and a
+    repetition, which reads elements again, are copies.
+    """
     return all(
         isinstance(output.body, Access)
         and output.body.fill is None
-        and all(isinstance(i, Poly) for i in output.body.index)
+        and all(isinstance(i, Poly) and _strided(i) for i in output.body.index)
+        and not _repeats(output.body)
         for output in trace.outputs
+    )
+
+
+def _strided(index: Poly) -> bool:
+    return all(c > 0 for monomial, c in index.terms if Poly({monomial: 1}).indices)
+
+
+def _repeats(access: Access) -> bool:
+    """Whether a remainder wraps around, where no quotient of the same index tells the rounds apart."""
+    atoms = [a for i in access.index if isinstance(i, Poly) for m, _ in i.terms for a in m]
+    quotients = {(a.numerator, a.denominator) for a in atoms if isinstance(a, Quotient)}
+    return any(
+        isinstance(a, Remainder) and (a.numerator, a.denominator) not in quotients for a in atoms
     )

@@ -107,12 +107,14 @@ def find(op: str) -> Description | None:
 def require(op: str) -> Description:
     """The description of `op`."""
     description = find(op)
-    if description is None:
-        raise UnknownOperator(
-            f"{op} has no description{_suggest(op)}; describe it with "
-            f'@graphwright.describe("{op}"), or list what is known with `graphwright describe --coverage`'
-        )
-    return description
+    if description is not None:
+        return description
+    if op in _UNDESCRIBED:
+        raise UnknownOperator(f"{op} is left without a description: {_UNDESCRIBED[op]}")
+    raise UnknownOperator(
+        f"{op} has no description{_suggest(op)}; describe it with "
+        f'@graphwright.describe("{op}"), or list what is described with `graphwright describe --list`'
+    )
 
 
 def descriptions() -> Iterator[Description]:
@@ -122,10 +124,17 @@ def descriptions() -> Iterator[Description]:
 
 
 def _suggest(op: str) -> str:
+    """Its overloads (``aten.add.Tensor`` for ``aten.add``), else longer and similar names; ``aten.`` may be left out."""
     from difflib import get_close_matches
 
-    close = get_close_matches(op, _DESCRIPTIONS, n=3)
-    return f" (did you mean {', '.join(close)}?)" if close else ""
+    name = op.removeprefix("torch.").rstrip(".")
+    name = name if "." in name else f"aten.{name}"
+    known = sorted(_DESCRIPTIONS, key=lambda known: (len(known), not known.endswith(".Tensor")))
+    close = [other for other in known if other == name or other.startswith(f"{name}.")]
+    if not close:
+        longer = [other for other in known if other.startswith(name)]
+        close = list(dict.fromkeys([*longer, *get_close_matches(name, known, n=3)]))
+    return f" (did you mean {', '.join(close[:3])}?)" if close else ""
 
 
 def _load() -> None:

@@ -62,6 +62,8 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
     index = comparisons[0].args[1]
     assert isinstance(index, Access)
     positions = [i.atom if isinstance(i, Poly) else None for i in index.index]
+    if index.fill is not None and index.fill >= 0:
+        return None  # outside of it, the fill would not move down with the rest
     if None in positions or variable in positions or len(set(positions)) != len(positions):
         return None
     reads = [e for e in nodes if isinstance(e, Access)]

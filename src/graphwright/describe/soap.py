@@ -6,7 +6,7 @@ A split along an index is of class
     Sample      otherwise, if the index runs over the samples of the batch
     Attribute   otherwise (positions, pixels, channels of an activation)
 
-Which dims run over samples is derived too: dim 0 of what the step is given, and from there through every node,
+Which dims run over samples is derived too: a dim of what the step is given (0 unless told), and from there through every node,
 since a split says which dims of inputs and outputs one index runs over.
 """
 
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from graphwright.describe.analysis import Concat
 from graphwright.describe.facts import node_splits
 from graphwright.describe.splits import Split
+from graphwright.describe.symbolic_split import Concat
 from graphwright.ir import Graph, Node, Role
 
 Dims = frozenset[int]
@@ -31,13 +31,17 @@ class Soap(StrEnum):
     PARAMETER = "parameter"
 
 
-def sample_dims(graph: Graph) -> dict[str, Dims]:
-    """For every tensor, the dims that run over samples."""
+def sample_dims(graph: Graph, batch_dim: int | Mapping[str, int] = 0) -> dict[str, Dims]:
+    """For every tensor, the dims that run over samples.
+
+    `batch_dim` is the dim of the step's inputs that does, one for all or by name: 1 for time-major sequences.
+    """
     found: dict[str, Dims] = {name: frozenset() for name in graph.tensors}
     for name in graph.inputs:
         tensor = graph.tensors[name]
-        if tensor.role is Role.INPUT and tensor.type.rank:
-            found[name] = frozenset({0})
+        dim = batch_dim if isinstance(batch_dim, int) else batch_dim.get(name, 0)
+        if tensor.role is Role.INPUT and dim < tensor.type.rank:
+            found[name] = frozenset({dim})
     for node in graph.nodes:
         for split in node_splits(graph, node):
             if _cuts(split, node, found):

@@ -18,22 +18,22 @@ from itertools import pairwise
 from math import gcd
 from types import SimpleNamespace
 
-from graphwright.describe.analysis import (
+from graphwright.describe.analysis import Partitions, partitions
+from graphwright.describe.concrete import concrete_outputs
+from graphwright.describe.registry import Description, find
+from graphwright.describe.scatter import Mask
+from graphwright.describe.symbolic_split import (
     END,
     LO,
     Combine,
     Concat,
     Join,
-    Partitions,
     Refusal,
     Same,
     SymbolicSplit,
-    partitions,
 )
-from graphwright.describe.registry import Description, find
-from graphwright.describe.scatter import Mask
-from graphwright.describe.trace import Trace, Types, restate_attr, symbol_values, trace
-from graphwright.errors import MisalignedSplit
+from graphwright.describe.trace import Trace, Types, restate_attr, trace
+from graphwright.errors import DescriptionError, MisalignedSplit, NonAffineIndex
 from graphwright.ir import Attr, TensorType
 from graphwright.symbolic import Symbol
 
@@ -175,11 +175,12 @@ def refusals(op: str, attrs: Mapping[str, Attr], types: Types) -> tuple[Refusal,
 class _Key:
     """A call as a cache key."""
 
-    __slots__ = ("_hash", "attrs", "description", "types")
+    __slots__ = ("_hash", "_text", "attrs", "description", "types")
 
     def __init__(self, description: Description, attrs: Mapping[str, Attr], types: Types) -> None:
         self.description, self.attrs, self.types = description, attrs, types
-        self._hash = hash((id(description), tuple(sorted(attrs.items(), key=_by_name)), types))
+        self._text = repr(sorted(attrs.items(), key=_by_name))  # 1, 1.0 and True are equal
+        self._hash = hash((id(description), self._text, types))
 
     def __hash__(self) -> int:
         return self._hash
@@ -189,7 +190,7 @@ class _Key:
             isinstance(other, _Key)
             and self.description is other.description
             and self.types == other.types
-            and dict(self.attrs) == dict(other.attrs)
+            and self._text == other._text
         )
 
 
@@ -214,9 +215,9 @@ def analyse(traced: Trace) -> Partitions:
 
 def _concrete(symbolic: SymbolicSplit, call: _Call) -> Split | None:
     extent = int(symbolic.extent.evaluate(call.values))
-    if extent < 2:
+    if extent < 2 or not _applies(symbolic, call):
         return None
-    quantum = _quantum(symbolic, call)
+    quantum = _quantum(symbolic, call, extent)
     if quantum >= extent:
         return None
     split = Split(
@@ -228,17 +229,33 @@ def _concrete(symbolic: SymbolicSplit, call: _Call) -> Split | None:
         call=call,
         symbolic=symbolic,
     )
-    return split if all(_inside(split, *b) for b in _ends(split)) else None
+    return split if all(_inside(split, *b) for b in _probes(split)) and _differs(split) else None
 
 
-def _quantum(symbolic: SymbolicSplit, call: _Call) -> int:
-    """The smallest step at which every shift is a multiple of its divisor.
+def _differs(split: Split) -> bool:
+    """Whether a part's call differs from the whole one; a kernel that is told nothing new makes the whole output."""
+    told = bool(split.cut_dims) or split.symbolic.mask is not None
+    return told or _part(split, 0, split.quantum).attrs != split.call.attrs
+
+
+def _applies(symbolic: SymbolicSplit, call: _Call) -> bool:
+    """Whether what the analysis assumed of signs and sizes is so in this call."""
+    values = call.values
+    return (
+        all(int(poly.evaluate(values)) >= 0 for poly in symbolic.not_negative)
+        and all(int(divisor.evaluate(values)) > 0 for _, divisor in symbolic.aligned)
+        and all(int(a.evaluate(values)) == int(b.evaluate(values)) for a, b in symbolic.equal)
+    )
+
+
+def _quantum(symbolic: SymbolicSplit, call: _Call, extent: int) -> int:
+    """The smallest step at which every shift is a multiple of its divisor, `extent` or more where there is none.
 
     A shift may itself hold a quotient (``lo // n`` for a dim merged of three), which is exact once lo is a multiple
     of n; so the step grows until nothing changes.
     """
     quantum, before = 1, 0
-    while quantum != before:
+    while quantum != before and quantum < extent:
         before = quantum
         for shift, divisor in symbolic.aligned:
             step = int(shift.evaluate({**call.values, LO: quantum, END: quantum}))
@@ -247,10 +264,10 @@ def _quantum(symbolic: SymbolicSplit, call: _Call) -> int:
     return quantum
 
 
-def _ends(split: Split) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The first and the last part of the finest cut: where a region could leave its tensor."""
+def _probes(split: Split) -> set[tuple[int, int]]:
+    """The parts to try: two halves, and the ends of the finest cut, where a region could leave its tensor."""
     last = (split.max_parts - 1) * split.quantum
-    return (0, split.quantum), (last, split.extent)
+    return {(0, split.quantum), (last, split.extent), *pairwise(split.cuts(2))}
 
 
 def _inside(split: Split, lo: int, end: int) -> bool:
@@ -263,13 +280,35 @@ def _inside(split: Split, lo: int, end: int) -> bool:
         stop = start + int(cut.length.evaluate(values))
         if first < start or (cut.fill is None and not 0 <= start <= stop <= t.shape[dim]):
             return False
-    fixed = split.call.trace.fixed
-    local = _local_values(split, _part(split, lo, end)) if fixed else {}
-    return all(int(poly.evaluate(local)) == values[symbol] for symbol, poly in fixed.items())
+        if stop < start:
+            return False
+    return _computes_alike(split, _part(split, lo, end))
 
 
-def _local_values(split: Split, part: Part) -> dict[Symbol, int]:
-    """The value of every size and attribute as one part's kernel sees it."""
+def _computes_alike(split: Split, part: Part) -> bool:
+    """Whether the description, run for a part, keeps what is fixed and says what the analysis took it to say.
+
+    That is clear where the part takes the decisions that the whole took; otherwise the part's own trace is compared.
+    """
+    traced = split.call.trace
+    types = _local_types(split, part)
+    try:
+        values = traced.environment(part.attrs, types)
+        if any(values[symbol] != split.call.values[symbol] for symbol in traced.fixed):
+            return False
+        if traced.holds(values):
+            return True
+        own = trace(traced.description, part.attrs, types)
+        if (own.outputs, own.extents, own.fixed) == (traced.outputs, traced.extents, traced.fixed):
+            return True
+        own_values = own.environment(part.attrs, types)
+        return concrete_outputs(own, own_values) == concrete_outputs(traced, values)
+    except (DescriptionError, NonAffineIndex, ArithmeticError, LookupError):
+        return False
+
+
+def _local_types(split: Split, part: Part) -> Types:
+    """The types that one part's kernel sees."""
     types = split.call.types
     inputs = tuple(
         None if t is None or region is None else TensorType(_sizes(region), t.dtype)
@@ -279,7 +318,7 @@ def _local_values(split: Split, part: Part) -> dict[Symbol, int]:
         TensorType(_sizes(region), t.dtype)
         for t, region in zip(types.outputs, part.outputs, strict=True)
     )
-    return symbol_values(split.call.trace.description, part.attrs, Types(inputs, outputs))
+    return Types(inputs, outputs)
 
 
 def _part(split: Split, lo: int, end: int) -> Part:

@@ -83,13 +83,14 @@ class Trace:
         return True
 
 
-_TRACES: dict[Callable[..., object], list[Trace]] = {}
+_TRACES: dict[object, list[Trace]] = {}
 
 
 def trace(description: Description, attrs: Mapping[str, Attr], types: Types) -> Trace:
     """The trace of `description` that covers this call, made if there is none yet."""
     skeleton = _skeleton(description, attrs, types)
-    known = _TRACES.setdefault(description.function, [])
+    restated = tuple(sorted(description.restated.items(), key=lambda item: item[0]))
+    known = _TRACES.setdefault((description.function, restated), [])
     values = symbol_values(description, attrs, types)
     for candidate in known:
         if candidate.skeleton == skeleton:
@@ -115,6 +116,10 @@ def _run(
     token = TRACING.set(tracing)
     try:
         names = description.name_inputs(len(types.inputs))
+        for taken in {_out(n, len(types.outputs)) for n in range(len(types.outputs))} & {*names}:
+            raise DescriptionError(
+                f"{description.op}: {taken} stands for an output; name the input otherwise"
+            )
         tensors = [
             None if t is None else _tensor(name, position, t)
             for position, (name, t) in enumerate(zip(names, types.inputs, strict=True))

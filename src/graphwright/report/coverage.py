@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -115,8 +115,11 @@ def graph_coverage(model: str, graph: Graph) -> GraphCoverage:
 def show_graph_coverage(rows: Iterable[GraphCoverage], console: Console) -> None:
     """Print which operators of captured graphs are described."""
     table = Table(title="Operators of training graphs", title_justify="left")
-    for heading in ("model", "nodes", "operators", "undescribed", "opaque in part", "random"):
-        table.add_column(heading, justify="right" if heading in ("nodes", "operators") else "left")
+    table.add_column("model", style="bold", no_wrap=True)
+    table.add_column("nodes", justify="right", no_wrap=True)
+    table.add_column("operators", justify="right", no_wrap=True)
+    for heading in ("not described", "opaque in part", "random"):
+        table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(
             row.model,
@@ -130,6 +133,11 @@ def show_graph_coverage(rows: Iterable[GraphCoverage], console: Console) -> None
     console.print(
         "Opaque in part: a function along some dims that has no formula; all other dims split."
     )
+
+
+def graph_coverage_dicts(rows: Iterable[GraphCoverage]) -> list[dict[str, object]]:
+    """The rows as JSON-ready data."""
+    return [asdict(row) for row in rows]
 
 
 def description_lines(description: Description) -> int:

@@ -54,6 +54,9 @@ def _memory_table(found: Summary, title: str) -> Table:
     table.add_row("weights", format_bytes(found.parameter_bytes))
     table.add_row("their gradients", format_bytes(found.parameter_gradient_bytes))
     table.add_row("optimizer state", format_bytes(found.optimizer_state_bytes))
+    kept = found.parameter_bytes + found.parameter_gradient_bytes + found.optimizer_state_bytes
+    binary = f" ({kept / 2**30:.1f} GiB)" if kept >= 2**30 else ""
+    table.add_row("these three", format_bytes(kept) + binary)
     table.add_row("activations in all", format_bytes(found.activation_bytes))
     table.add_row("peak, in program order", format_bytes(found.peak_bytes))
     return table
@@ -67,7 +70,7 @@ def _operator_table(graph: Graph, rows: int = 8) -> Table:
         work[node.op] += cost(node.op, node.attrs, types_of(graph, node)).operations
     total = sum(work.values()) or 1
     table = Table(title="Where the arithmetic is", title_justify="left")
-    table.add_column("operator", style="bold")
+    table.add_column("operator", style="bold", overflow="fold")
     table.add_column("nodes", justify="right")
     table.add_column("operations", justify="right")
     table.add_column("share", justify="right")

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from textwrap import dedent
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
@@ -38,8 +37,12 @@ from graphwright.describe import (
     splits,
     trace,
 )
-from graphwright.errors import UnknownOperator
+from graphwright.errors import InvalidCall
 from graphwright.ir import Attr, TensorType, parse_type
+from graphwright.report.source import fit, source_of
+
+READING = "0:4 are elements 0 to 3 of a dim, : is all of it"
+PADDING = "; pad n: n elements beyond the edge, 0 unless a value is given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +69,50 @@ def operator_report(
         attrs, types = example(op)
     attrs = attrs or {}
     found = splits(op, attrs, types)
-    named = {split.index for split in found}
+    traced = trace(description, attrs, types)
     return OperatorReport(
         op=op,
-        source=dedent(description.source),
+        source=source_of(description),
         attrs=attrs,
         types=types,
-        trace=trace(description, attrs, types),
+        trace=traced,
         splits=found,
-        refused={r.index: r.reason for r in refusals(op, attrs, types) if r.index not in named},
+        refused=_refused(op, attrs, types, traced, found),
         properties=properties(op, attrs, types),
         cost=cost(op, attrs, types),
     )
+
+
+def _refused(
+    op: str, attrs: Mapping[str, Attr], types: Types, traced: Trace, found: tuple[Split, ...]
+) -> dict[str, str]:
+    """A reason for every index without a split: it has none for any sizes, or none for those of this call."""
+    known = {split.index for split in found}
+    refused = {r.index: r.reason for r in refusals(op, attrs, types) if r.index not in known}
+    for number, output in enumerate(traced.outputs):
+        known |= {v.name for d, v in enumerate(output.variables) if _splits_dim(found, number, d)}
+    values = traced.environment(attrs, types)
+    for variable, extent in traced.extents.items():
+        name = variable.name
+        if name not in refused and not known & {name, name.rstrip("'")}:
+            refused[name] = (
+                "it has a single element"
+                if extent.evaluate(values) <= 1
+                else "with these sizes and attributes the kernel could not compute a part alone"
+            )
+    return refused
+
+
+def _splits_dim(found: tuple[Split, ...], output: int, dim: int) -> bool:
+    return any(split.joins[output] == Concat(dim) for split in found)
 
 
 def example(op: str) -> tuple[Mapping[str, Attr], Types]:
     """A small call of `op`, kept with the package (made from the property tests by ``make examples``)."""
     calls = _examples()
     if op not in calls:
-        raise UnknownOperator(
-            f"there is no example call of {op}; give its types with --input and --output"
+        raise InvalidCall(
+            f"there is no example call of {op}; give the types of its tensors with --input"
         )
     attrs, inputs, outputs = calls[op]
     return attrs, Types(
@@ -162,15 +189,20 @@ def join_text(join: Join) -> str:
 
 
 def region_text(region: Region, shape: tuple[int, ...]) -> str:
-    """A region as slices: ``:`` is a whole dim, ``-1:7 pad 0`` reaches over the edge, where there are zeros."""
+    """A region, dim by dim: ``:`` is a whole dim, ``pad 1 | 0:6`` its first six elements and one before the edge."""
     return ", ".join(map(_slice_text, region, shape))
 
 
 def _slice_text(piece: Slice, size: int) -> str:
     if (piece.start, piece.stop) == (0, size):
         return ":"
-    outside = piece.fill is not None and (piece.start < 0 or piece.stop > size)
-    return f"{piece.start}:{piece.stop}" + (f" pad {piece.fill:g}" if outside else "")
+    start, stop = max(0, piece.start), min(size, piece.stop)
+    inner = (":" if (start, stop) == (0, size) else f"{start}:{stop}") if start < stop else ""
+    before = min(max(0, -piece.start), piece.size)
+    after = min(max(0, piece.stop - size), piece.size - before)
+    value = "" if not piece.fill else f" of {piece.fill:g}"
+    pads = [f"pad {count}{value}" if count else "" for count in (before, after)]
+    return " | ".join(text for text in (pads[0], inner, pads[1]) if text) or "nothing"
 
 
 # -- drawn --------------------------------------------------------------------------------------------
@@ -178,30 +210,37 @@ def _slice_text(piece: Slice, size: int) -> str:
 
 def show_operator(report: OperatorReport, console: Console, num_parts: int = 2) -> None:
     """Print the report."""
-    console.print(Panel(Syntax(report.source.rstrip(), "python", word_wrap=True), title=report.op))
-    console.print(Group(*_facts(report)))
+    code = Syntax(fit(report.source, console.width - 4), "python")
+    console.print(Panel(code, title=report.op))
+    console.print(_facts(report))
     console.print(_split_table(report, num_parts))
     for index, reason in report.refused.items():
         console.print(Text.assemble(("  no split along ", "dim"), (index, "bold"), f": {reason}"))
 
 
-def _facts(report: OperatorReport) -> Iterator[RenderableType]:
+def _facts(report: OperatorReport) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, fact in _fact_rows(report):
+        table.add_row(label, Text(fact))
+    return table
+
+
+def _fact_rows(report: OperatorReport) -> Iterator[tuple[str, str]]:
     names = report.trace.names
     inputs = [
         f"{name}: {'absent' if t is None else t}"
         for name, t in zip(names, report.types.inputs, strict=True)
     ]
-    yield Text.assemble(("call        ", "bold"), ", ".join(inputs) or "no tensors")
+    yield "call", ", ".join(inputs) or "no tensors"
     if report.attrs:
-        yield Text.assemble(
-            ("            ", "bold"), ", ".join(f"{k}={v}" for k, v in report.attrs.items())
-        )
+        yield "", ", ".join(f"{k}={v}" for k, v in report.attrs.items())
     for number, (output, t) in enumerate(
         zip(report.trace.outputs, report.types.outputs, strict=True)
     ):
-        label = "meaning     " if number == 0 else "            "
         index = ", ".join(v.name for v in output.variables)
-        yield Text.assemble((label, "bold"), f"{t}[{index}] = {output.body!r}")
+        yield "" if number else "meaning", f"{t}[{index}] = {output.body!r}"
     kinds = [
         *(["element-wise"] if report.properties.elementwise else []),
         *(["a pure view"] if report.properties.view else []),
@@ -212,26 +251,30 @@ def _facts(report: OperatorReport) -> Iterator[RenderableType]:
             for group in report.properties.linear
         ),
     ]
-    yield Text.assemble(("kind        ", "bold"), "; ".join(kinds) or "general")
-    yield Text.assemble(
-        ("cost        ", "bold"),
-        f"{report.cost.operations:,} operations, {report.cost.bytes:,} bytes",
-    )
+    yield "kind", "; ".join(kinds) or "general"
+    yield "cost", f"{report.cost.operations:,} operations, {report.cost.bytes:,} bytes"
 
 
 def _split_table(report: OperatorReport, num_parts: int) -> Table:
-    table = Table(title=f"Splits, drawn for {num_parts} parts", title_justify="left")
+    table = Table(
+        title=f"Splits, drawn for {num_parts} parts",
+        title_justify="left",
+        caption_justify="left",
+    )
+    padded = False
     table.add_column("index", style="bold")
     table.add_column("class")
     table.add_column("extent", justify="right")
     table.add_column("joined by", no_wrap=True)
-    table.add_column("each part reads (other inputs whole)")
+    table.add_column("each part reads (other inputs whole)", overflow="fold")
     for split in report.splits:
         parts = split.parts(min(num_parts, split.max_parts))
         extent = f"{split.extent}" + (f" by {split.quantum}" if split.quantum > 1 else "")
         joins = "; ".join(dict.fromkeys(map(join_text, split.joins)))
         reads = "\n".join(_part_text(report, split, part) for part in parts)
         table.add_row(split.index, str(soap_of_call(split)), extent, joins, reads)
+        padded = padded or "pad " in reads
+    table.caption = READING + (PADDING if padded else "")
     return table
 
 

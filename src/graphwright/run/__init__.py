@@ -1,6 +1,14 @@
 """Run what was planned, and check what was claimed, with real tensors."""
 
+from graphwright.run.calls import complete_call, infer_types
 from graphwright.run.check import check_operator
 from graphwright.run.parts import cut_region, run_part, run_split
 
-__all__ = ["check_operator", "cut_region", "run_part", "run_split"]
+__all__ = [
+    "check_operator",
+    "complete_call",
+    "cut_region",
+    "infer_types",
+    "run_part",
+    "run_split",
+]

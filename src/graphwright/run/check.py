@@ -27,8 +27,9 @@ from graphwright.describe import (
     trace,
 )
 from graphwright.errors import WrongDescription
-from graphwright.ir import Attr, TensorType
-from graphwright.run.parts import Inputs, run_split
+from graphwright.ir import Attr
+from graphwright.run.calls import call_checked, complete_call, tensor_type
+from graphwright.run.parts import HALF, Inputs, run_split, to_numpy, tolerance_of
 
 
 def check_operator(
@@ -38,15 +39,23 @@ def check_operator(
     *,
     description: Description | None = None,
     num_parts: Sequence[int] = (2, 3, 4),
-    tolerance: float = 1e-9,
+    tolerance: float | None = None,
     values: bool = True,
 ) -> tuple[Split, ...]:
     """Raise `WrongDescription` unless the description of `op` is true for this call; return the splits checked.
 
-    Without `values` the description is not evaluated, element by element, which takes long on larger inputs.
+    Attributes with a default may be left out. `tolerance` is relative to the largest output; if not given, it is
+    that of the least precise dtype in the call: 1e-9 for float64, 1e-4 for float32, 2e-2 for half precision. A wrong
+    description shows most clearly in float64. Without `values` the description is not evaluated, element by element,
+    which takes long on larger inputs. A call that the operator does not take is an `InvalidCall`.
     """
-    call = _Call(op, attrs, inputs, call_kernel(op, inputs, attrs), tolerance)
     description = description or require(op)
+    attrs, inputs = complete_call(op, attrs, inputs)
+    inputs = [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs]
+    outputs = call_checked(op, inputs, attrs)
+    if tolerance is None:
+        tolerance = tolerance_of(*(t for t in (*inputs, *outputs) if t is not None))
+    call = _Call(op, attrs, inputs, outputs, tolerance)
     types = types_of(inputs, call.outputs)
     derived = splits_of(description, attrs, types)
     traced = trace(description, attrs, types)
@@ -58,8 +67,8 @@ def check_operator(
             )
         return ()
     if values:
-        arrays = [None if t is None else t.detach().numpy() for t in inputs]
-        found = reference_of(description, attrs, arrays, types)
+        arrays = [None if t is None else to_numpy(t) for t in inputs]
+        found = reference_of(description, _without_half(attrs), arrays, types)
         call.compare("by its description", [torch.from_numpy(array.copy()) for array in found])
     for split in derived:
         for cuts in cut_positions(split, num_parts):
@@ -74,7 +83,7 @@ def check_operator(
         added = [t for t in (inputs[a] for a in arguments) if t is not None]
         if any(t.dtype == torch.bool or not t.isfinite().all() for t in added):
             continue  # truth values and infinities do not add up
-        if all(t.dtype.startswith("float") for t in types.outputs):
+        if all("float" in t.dtype for t in types.outputs):
             call.compare(
                 f"as a sum, being linear in arguments {sorted(arguments)},", call.added(arguments)
             )
@@ -93,9 +102,7 @@ class _Call:
 
     def compare(self, how: str, found: Sequence[torch.Tensor]) -> None:
         for number, (want, got) in enumerate(zip(self.outputs, found, strict=True)):
-            if got.shape != want.shape or not torch.allclose(
-                got.to(want.dtype), want, rtol=self.tolerance, atol=self.tolerance, equal_nan=True
-            ):
+            if got.shape != want.shape or not self.close(got.to(want), want):
                 shapes = ", ".join(
                     "absent" if t is None else str(tensor_type(t)) for t in self.inputs
                 )
@@ -104,6 +111,16 @@ class _Call:
                     f"{dict(self.attrs)}:\n{got}\nagainst\n{want}"
                 )
 
+    def close(self, got: torch.Tensor, want: torch.Tensor) -> bool:
+        """Alike to the tolerance; whole numbers and truth values are the same, or not."""
+        if not (want.is_floating_point() or want.is_complex()):
+            return torch.equal(got, want)
+        finite = want[want.isfinite()].abs()
+        scale = max(1.0, finite.max().item()) if finite.numel() else 1.0
+        return torch.allclose(
+            got, want, rtol=self.tolerance, atol=self.tolerance * scale, equal_nan=True
+        )
+
     def added(self, arguments: frozenset[int]) -> list[torch.Tensor]:
         """The sum of the outputs for two halves of the arguments."""
         halves: list[list[torch.Tensor | None]] = [[], []]
@@ -111,7 +128,8 @@ class _Call:
             if tensor is None or position not in arguments:
                 pair = (tensor, tensor)
             else:
-                share = torch.arange(tensor.numel()).reshape(tensor.shape) % 3 * 0.25 + 0.25
+                count = torch.arange(tensor.numel(), device=tensor.device)
+                share = count.reshape(tensor.shape) % 3 * 0.25 + 0.25
                 first = (tensor * share).to(tensor.dtype)
                 pair = (first, tensor - first)
             for half, piece in zip(halves, pair, strict=True):
@@ -141,6 +159,6 @@ def types_of(inputs: Inputs, outputs: Sequence[torch.Tensor]) -> Types:
     )
 
 
-def tensor_type(tensor: torch.Tensor) -> TensorType:
-    """Shape and dtype of a tensor."""
-    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+def _without_half(attrs: Mapping[str, Attr]) -> dict[str, Attr]:
+    """NumPy computes in single precision where the kernel does so inside, and rounds its result."""
+    return {k: "float32" if isinstance(v, str) and v in HALF else v for k, v in attrs.items()}

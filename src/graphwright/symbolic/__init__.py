@@ -1,6 +1,6 @@
 """Exact integer expressions, intervals and boxes: the arithmetic beneath every analysis."""
 
-from graphwright.symbolic.interval import Box, Interval, interval_of
+from graphwright.symbolic.interval import Box, Interval, assumed, interval_of
 from graphwright.symbolic.poly import Atom, Kind, Poly, Quotient, Remainder, Symbol
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Quotient",
     "Remainder",
     "Symbol",
+    "assumed",
     "interval_of",
 ]

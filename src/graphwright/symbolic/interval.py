@@ -11,13 +11,13 @@ polynomials over symbols, so the coefficients themselves may be symbolic (a stri
 
 The product of two intervals is refused, as in the paper: `NonAffineIndex`. Both ends are inclusive.
 
-One assumption is made, and only here: a symbol that multiplies an index variable (a size, a stride, a dilation)
-is not negative.
+One assumption is made, and only here: what multiplies an index variable (a size, a stride, a dilation) is not negative,
+and what divides one is positive. `assumed` lists what has to hold for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from graphwright.errors import NonAffineIndex
@@ -72,10 +72,25 @@ def interval_of(expression: Poly, ranges: Mapping[Symbol, Interval]) -> Interval
     return total
 
 
+def assumed(expression: Poly) -> Iterator[Poly]:
+    """What `interval_of` takes to be 0 or more in `expression`."""
+    for monomial, _ in expression.terms:
+        moving = [atom for atom in monomial if _moves(atom)]
+        factor = Poly({_without(monomial, moving): 1})
+        if moving and factor.constant is None:
+            yield factor
+        for atom in moving:
+            if not isinstance(atom, Symbol):
+                yield atom.denominator - 1
+                yield from assumed(atom.numerator)
+
+
 def _atom_interval(atom: Atom, ranges: Mapping[Symbol, Interval]) -> Interval:
     match atom:
         case Symbol():
             return ranges[atom]
+        case Quotient(_, denominator) | Remainder(_, denominator) if denominator.indices:
+            raise NonAffineIndex(f"{atom!r} divides by a variable; only sizes and attributes can")
         case Quotient(numerator, denominator):
             inner = interval_of(numerator, ranges)
             return Interval(inner.low // denominator, inner.high // denominator)
@@ -86,7 +101,7 @@ def _atom_interval(atom: Atom, ranges: Mapping[Symbol, Interval]) -> Interval:
 def _moves(atom: Atom) -> bool:
     if isinstance(atom, Symbol):
         return atom.kind is Kind.INDEX
-    return bool(atom.numerator.indices)
+    return bool(atom.numerator.indices or atom.denominator.indices)
 
 
 def _without(monomial: Monomial, moving: list[Atom]) -> Monomial:

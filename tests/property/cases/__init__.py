@@ -84,4 +84,10 @@ def broadcastable(draw: Draw, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def some_dim(draw: Draw, rank: int) -> int:
-    return draw(st.integers(0, rank - 1))
+    """A dim; a scalar has a dim 0 for this purpose."""
+    return draw(st.integers(0, max(rank, 1) - 1))
+
+
+def last_or_some_dim(draw: Draw, rank: int) -> int:
+    """A dim, or -1."""
+    return draw(st.integers(-1, max(rank, 1) - 1))

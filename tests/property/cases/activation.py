@@ -12,6 +12,8 @@ ELU = {"alpha": POSITIVE, "scale": POSITIVE, "input_scale": POSITIVE}
 SOFTPLUS = {"beta": POSITIVE, "threshold": st.sampled_from([2, 3.5, 20])}
 BOUNDS = {"min_val": st.sampled_from([-1, -2.5]), "max_val": st.sampled_from([1, 0.5])}
 
+SLOPES = {"lower": st.sampled_from([0.1, 0.25]), "upper": st.sampled_from([0.25, 1])}
+
 calls("aten.threshold", floats, threshold=NUMBER, value=NUMBER)
 calls("aten.threshold_backward", floats, floats, threshold=NUMBER)
 calls("aten.leaky_relu", floats, negative_slope=POSITIVE)
@@ -28,6 +30,25 @@ calls("aten.celu", floats, alpha=POSITIVE)
 calls("aten.elu", floats, **ELU)
 calls("aten.elu_backward", floats, floats, is_result=TRUTH, **ELU)
 calls("aten.logit", units, eps=st.sampled_from([None, 0.2, 0.4]))
+calls("aten.logit_backward", floats, units, same=True, eps=st.sampled_from([None, 0.2, 0.4]))
+calls(
+    "aten.rrelu_with_noise aten.rrelu_with_noise_functional",
+    floats,
+    floats,
+    same=True,
+    training=TRUTH,
+    **SLOPES,
+)
+calls(
+    "aten.rrelu_with_noise_backward",
+    floats,
+    floats,
+    floats,
+    same=True,
+    training=TRUTH,
+    self_is_result=st.just(False),
+    **SLOPES,
+)
 calls("aten.softplus", floats, **SOFTPLUS)
 calls("aten.softplus_backward", floats, floats, **SOFTPLUS)
 calls("aten.gelu", floats, approximate=EXACTNESS)

@@ -1,4 +1,4 @@
-"""Attention with and without masks, causal or not, and its gradients."""
+"""Attention with and without masks, causal or not, with keys shared by several heads, and its gradients."""
 
 import torch
 from hypothesis import strategies as st
@@ -11,20 +11,16 @@ FORWARD = "aten._scaled_dot_product_flash_attention_for_cpu"
 
 @case(FORWARD)
 def attention(draw: Draw) -> Call:
-    b, h, queries, keys, width = (
-        size(draw, high=3),
-        size(draw, high=3),
-        size(draw),
-        size(draw),
-        size(draw, high=4),
-    )
+    b, num_keys, queries, keys = size(draw, high=3), size(draw, high=3), size(draw), size(draw)
+    h, width = num_keys * draw(st.sampled_from([1, 1, 2, 3])), size(draw, high=4)
     is_causal = draw(st.booleans())
     mask: torch.Tensor | None = None
     if not is_causal and draw(st.booleans()):
         dims = broadcastable(draw, (b, h, queries, keys))
         mask = real(draw, *((1,) * (4 - len(dims)) if len(dims) != 2 else ()), *dims)
     scale = draw(st.sampled_from([None, 0.3]))
-    inputs = [real(draw, b, h, n, width) for n in (queries, keys, keys)]
+    query = real(draw, b, h, queries, width)
+    inputs = [query, *(real(draw, b, num_keys, keys, width) for _ in range(2))]
     return {"is_causal": is_causal, "scale": scale, "dropout_p": 0.0}, [*inputs, mask]
 
 

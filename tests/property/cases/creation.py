@@ -99,9 +99,14 @@ def permuted(draw: Draw) -> Call:
     return {"size": (size(draw), size(draw)), "physical_layout": (1, 0)}, []
 
 
-@case("aten.randint", "aten.randint.low")
+@case("aten.randint")
 def randint(draw: Draw) -> Call:
-    return {"low": 1, "high": 4, "size": shape(draw), "dtype": "int64"}, []
+    return {"high": 4, "size": shape(draw), "dtype": "int64"}, []
+
+
+@case("aten.randint.low")
+def randint_from(draw: Draw) -> Call:
+    return {"low": 1, **randint(draw)[0]}, []
 
 
 @case("aten.randperm")
@@ -115,9 +120,34 @@ def multinomial(draw: Draw) -> Call:
     return {"num_samples": size(draw), "replacement": True}, [units(draw, rows, classes)]
 
 
-@case("aten.randint_like", "aten.randint_like.low_dtype")
+@case("aten.randint_like")
 def randint_like(draw: Draw) -> Call:
-    return {"low": 1, "high": 4}, [integer(draw, *shape(draw))]
+    return {"high": 4}, [integer(draw, *shape(draw))]
+
+
+@case("aten.randint_like.low_dtype")
+def randint_like_from(draw: Draw) -> Call:
+    return {"low": 1, "high": 4}, randint_like(draw)[1]
+
+
+@case("aten.tril_indices", "aten.triu_indices")
+def triangle_indices(draw: Draw) -> Call:
+    row, col = size(draw), size(draw)
+    offset = draw(st.integers(1 - row, col - 1))
+    return {"row": row, "col": col, "offset": offset, "dtype": "int64"}, []
+
+
+calls("aten.log_normal aten.cauchy", floats)
+calls("aten.geometric", floats, p=st.just(0.3))
+calls("aten.normal.Tensor_float", floats)
+calls("aten.normal.float_Tensor", units, mean=st.just(0.5))
+calls("aten._standard_gamma", units)
+calls("aten.normal.Tensor_Tensor", floats, units)
+
+
+@case("aten._sample_dirichlet")
+def dirichlet(draw: Draw) -> Call:
+    return {}, [units(draw, *shape(draw, 1, 3))]
 
 
 calls("aten.empty_like aten.rand_like aten.randn_like", floats)

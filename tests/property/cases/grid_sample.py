@@ -16,3 +16,13 @@ def grid_sampler(draw: Draw) -> Call:
         "align_corners": draw(st.booleans()),
     }
     return attrs, [image, grid]
+
+
+@case("aten.grid_sampler_2d_backward")
+def grid_sampler_backward(draw: Draw) -> Call:
+    attrs, (image, grid) = grid_sampler(draw)
+    assert image is not None
+    assert grid is not None
+    mask = draw(st.sampled_from([(True, True), (True, False), (False, True)]))
+    g = real(draw, *image.shape[:2], *grid.shape[1:3])
+    return {**attrs, "output_mask": mask}, [g, image, grid]

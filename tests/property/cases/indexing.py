@@ -69,6 +69,24 @@ def embedding_bag_dense_backward(draw: Draw) -> Call:
     return kept, [torch.randn_like(out), index, bag, bag_size, largest, weights]
 
 
+@case("aten._embedding_bag_backward")
+def embedding_bag_backward(draw: Draw) -> Call:
+    attrs, (w, index, offsets, weights) = bags(draw)
+    full = {"scale_grad_by_freq": False, "sparse": False, **attrs}
+    kept = draw(st.sampled_from(["aten._embedding_bag", "aten._embedding_bag_forward_only"]))
+    if attrs["mode"] == 2:
+        kept = "aten._embedding_bag"
+    out, *others = call_kernel(kept, [w, index, offsets, weights], full)
+    full.pop("include_last_offset")
+    return {"num_weights": w.shape[0], **full}, [
+        real(draw, *out.shape),
+        index,
+        offsets,
+        *others,
+        weights,
+    ]
+
+
 @case("aten.one_hot")
 def one_hot(draw: Draw) -> Call:
     classes = size(draw, 1, 6)
@@ -80,14 +98,17 @@ def one_hot(draw: Draw) -> Call:
 
 @case("aten.index_select")
 def index_select(draw: Draw) -> Call:
-    dims = shape(draw, 1, 3)
+    dims = shape(draw, 0, 3)
     dim = some_dim(draw, len(dims))
-    which = () if draw(st.integers(0, 4)) == 0 else (size(draw),)
-    return {"dim": dim}, [real(draw, *dims), integer(draw, *which, high=dims[dim])]
+    which = () if draw(st.integers(0, 4)) == 0 else (size(draw) if dims else 1,)
+    return {"dim": dim}, [real(draw, *dims), integer(draw, *which, high=(*dims, 1)[dim])]
 
 
 @case("aten.gather")
 def gather(draw: Draw) -> Call:
+    if draw(st.integers(0, 9)) == 0:  # scalars and vectors together
+        x, which = (real(draw, *shape(draw, 0, 1, high=1)), shape(draw, 0, 1))
+        return {"dim": 0}, [x, integer(draw, *which, high=1)]
     dims = shape(draw, 1, 3)
     dim = some_dim(draw, len(dims))
     smaller = [draw(st.integers(1, n)) if draw(st.booleans()) else n for n in dims]
@@ -97,6 +118,9 @@ def gather(draw: Draw) -> Call:
 
 def scattering(draw: Draw, unique: bool) -> tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]:
     """A dim, a target, an index that may be smaller than it, and a source that may be larger than the index."""
+    if draw(st.integers(0, 9)) == 0:  # scalars and vectors together
+        x, index, src = (shape(draw, 0, 1, high=1) for _ in range(3))
+        return 0, real(draw, *x), integer(draw, *index, high=1), real(draw, *src)
     dims = shape(draw, 1, 3)
     dim = some_dim(draw, len(dims))
     full = draw(st.booleans())
@@ -139,11 +163,22 @@ def scatter_reduce(draw: Draw) -> Call:
 
 
 def rows(draw: Draw, unique: bool) -> tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]:
-    dims = shape(draw, 1, 3)
+    dims = shape(draw, 0, 3)
+    if not dims:
+        return 0, real(draw), integer(draw, *shape(draw, 0, 1, high=1), high=1), real(draw)
     dim = some_dim(draw, len(dims))
     count = draw(st.integers(1, dims[dim])) if unique else size(draw)
     index = distinct(draw, count, dims[dim]) if unique else integer(draw, count, high=dims[dim])
     return dim, real(draw, *dims), index, real(draw, *dims[:dim], count, *dims[dim + 1 :])
+
+
+def from_the_end(
+    draw: Draw, x: torch.Tensor, dim: int, index: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Some of the indices, or a single one as a scalar, counted from the end of dim."""
+    size = x.shape[dim] if x.ndim else 1
+    index = torch.where(boolean(draw, *index.shape), index, index - size)
+    return x, index[0] if index.ndim and draw(st.integers(0, 4)) == 0 else index
 
 
 @case("aten.index_add")
@@ -161,13 +196,14 @@ def index_copy(draw: Draw) -> Call:
 @case("aten.index_fill.int_Scalar")
 def index_fill(draw: Draw) -> Call:
     dim, x, index, _ = rows(draw, unique=False)
-    return {"dim": dim, "value": draw(st.sampled_from([0, 1.5, -2]))}, [x, index]
+    attrs = {"dim": dim, "value": draw(st.sampled_from([0, 1.5, -2]))}
+    return attrs, [*from_the_end(draw, x, dim, index)]
 
 
 @case("aten.index_fill.int_Tensor")
 def index_fill_tensor(draw: Draw) -> Call:
     dim, x, index, _ = rows(draw, unique=False)
-    return {"dim": dim}, [x, index, real(draw)]
+    return {"dim": dim}, [*from_the_end(draw, x, dim, index), real(draw)]
 
 
 # -- several index tensors -----------------------------------------------------------------------
@@ -226,3 +262,12 @@ def masked_scatter(draw: Draw) -> Call:
         mask,
         real(draw, torch.Size(dims).numel() + draw(st.integers(0, 2))),
     ]
+
+
+@case("aten.masked_scatter_backward")
+def masked_scatter_backward(draw: Draw) -> Call:
+    _, (x, mask, source) = masked_scatter(draw)
+    assert x is not None
+    assert mask is not None
+    assert source is not None
+    return {"sizes": tuple(source.shape)}, [x, mask.expand(x.shape).contiguous()]

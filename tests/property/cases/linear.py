@@ -110,3 +110,26 @@ def cdist_backward(draw: Draw) -> Call:
 def pdist(draw: Draw) -> Call:
     p = draw(st.sampled_from([1.0, 2.0, 3.0, float("inf")]))
     return {"p": p}, [real(draw, size(draw, low=2), size(draw))]
+
+
+@case("aten._pdist_backward")
+def pdist_backward(draw: Draw) -> Call:
+    attrs, (x,) = pdist(draw)
+    (out,) = call_kernel("aten._pdist_forward", [x], attrs)
+    return attrs, [real(draw, *out.shape), x, out]
+
+
+@case("aten._trilinear")
+def trilinear(draw: Draw) -> Call:
+    if draw(st.booleans()):  # as nn.Bilinear has it: rows by features, a weight, rows by features
+        rows, outs, a, b = (size(draw, high=4) for _ in range(4))
+        dims = {"expand1": (1, 3), "expand2": (0,), "expand3": (1, 2), "sumdim": (2, 3)}
+        return dims, [real(draw, rows, a), real(draw, outs, a, b), real(draw, rows, b)]
+    sizes = [size(draw, high=4) for _ in range(3)]
+    held = [draw(st.sampled_from([(0, 1), (1, 2), (0, 2), (0, 1, 2)])) for _ in range(2)]
+    held.append(draw(st.just((0, 1, 2))))
+    attrs = {
+        f"expand{n + 1}": tuple(d for d in range(3) if d not in dims) for n, dims in enumerate(held)
+    }
+    sumdim = draw(st.sampled_from([(0,), (1, 2), (2,)]))
+    return {**attrs, "sumdim": sumdim}, [real(draw, *(sizes[d] for d in dims)) for dims in held]

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from cases import Call, Draw, case, real, shape, size
+from cases import Call, Draw, case, last_or_some_dim, real, shape, size
 from graphwright.capture.invoke import call_kernel
 
 
@@ -13,10 +13,8 @@ def maybe(draw: Draw, *dims: int) -> torch.Tensor | None:
 
 @case("aten._softmax", "aten._log_softmax")
 def softmax(draw: Draw) -> Call:
-    dims = shape(draw, 1, 4, high=5)
-    return {"dim": draw(st.integers(-1, len(dims) - 1)), "half_to_float": False}, [
-        real(draw, *dims)
-    ]
+    dims = shape(draw, 0, 4, high=5)
+    return {"dim": last_or_some_dim(draw, len(dims)), "half_to_float": False}, [real(draw, *dims)]
 
 
 @case("aten._safe_softmax")
@@ -90,3 +88,21 @@ def group_norm_backward(draw: Draw) -> Call:
         **{k: v for k, v in attrs.items() if k != "eps"},
         "output_mask": (True, True, True),
     }, inputs
+
+
+@case("aten._weight_norm_interface")
+def weight_norm(draw: Draw) -> Call:
+    dims = shape(draw, 2, 4, high=4)
+    dim = draw(st.sampled_from([0, len(dims) - 1]))
+    return {"dim": dim}, [
+        real(draw, *dims),
+        real(draw, *(n if d == dim else 1 for d, n in enumerate(dims))),
+    ]
+
+
+@case("aten._weight_norm_interface_backward")
+def weight_norm_backward(draw: Draw) -> Call:
+    attrs, (v, g) = weight_norm(draw)
+    assert v is not None
+    _, norms = call_kernel("aten._weight_norm_interface", [v, g], attrs)
+    return attrs, [real(draw, *v.shape), v, g, norms]

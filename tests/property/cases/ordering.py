@@ -2,13 +2,13 @@
 
 from hypothesis import strategies as st
 
-from cases import Call, Draw, case, integer, real, shape, size
+from cases import Call, Draw, case, integer, last_or_some_dim, real, shape, size
 
 
 @case("aten.sort", "aten.argsort")
 def sort(draw: Draw) -> Call:
-    dims = shape(draw, 1, 3)
-    dim, descending = draw(st.integers(-1, len(dims) - 1)), draw(st.booleans())
+    dims = shape(draw, 0, 3)
+    dim, descending = last_or_some_dim(draw, len(dims)), draw(st.booleans())
     return {"dim": dim, "descending": descending}, [real(draw, *dims)]
 
 
@@ -22,14 +22,14 @@ def stable_sort(draw: Draw) -> Call:
 
 @case("aten.msort", "aten.median")
 def whole(draw: Draw) -> Call:
-    return {}, [real(draw, *shape(draw, 1, 3))]
+    return {}, [real(draw, *shape(draw, 0, 3))]
 
 
 @case("aten.topk")
 def topk(draw: Draw) -> Call:
-    dims = shape(draw, 1, 3)
-    dim = draw(st.integers(-1, len(dims) - 1))
-    k = draw(st.integers(1, dims[dim]))
+    dims = shape(draw, 0, 3)
+    dim = last_or_some_dim(draw, len(dims))
+    k = draw(st.integers(1, dims[dim] if dims else 1))
     return {"k": k, "dim": dim, "largest": draw(st.booleans())}, [real(draw, *dims)]
 
 
@@ -41,15 +41,15 @@ def kthvalue(draw: Draw) -> Call:
 
 @case("aten.median.dim")
 def median(draw: Draw) -> Call:
-    dims = shape(draw, 1, 3)
-    dim = draw(st.integers(-1, len(dims) - 1))
+    dims = shape(draw, 0, 3)
+    dim = last_or_some_dim(draw, len(dims))
     return {"dim": dim, "keepdim": draw(st.booleans())}, [real(draw, *dims)]
 
 
 @case("aten.mode")
 def mode(draw: Draw) -> Call:
-    dims = shape(draw, 1, 3)
-    dim = draw(st.integers(-1, len(dims) - 1))
+    dims = shape(draw, 0, 3)
+    dim = last_or_some_dim(draw, len(dims))
     return {"dim": dim, "keepdim": draw(st.booleans())}, [integer(draw, *dims, high=3)]
 
 
@@ -68,3 +68,9 @@ def searchsorted(draw: Draw) -> Call:
     values = integer(draw, *lead, size(draw), high=7)
     attrs = {"right": draw(st.booleans())}
     return attrs, [line if given else line.sort(-1).values, values, order if given else None]
+
+
+@case("aten.histc")
+def histc(draw: Draw) -> Call:
+    low, high = draw(st.sampled_from([(0, 0), (-1, 1), (-1.5, 2.0), (-4, 4)]))
+    return {"bins": size(draw), "min": low, "max": high}, [real(draw, *shape(draw))]

@@ -63,3 +63,11 @@ for _rank in (2, 3):
     case(f"aten.max_pool{_rank}d_with_indices_backward")(
         lambda draw, rank=_rank: max_pool_backward(draw, rank)
     )
+
+
+@case("aten.max_unpool2d")
+def max_unpool2d(draw: Draw) -> Call:
+    attrs, (x,) = max_pool(draw, 2)
+    assert x is not None
+    out, indices = call_kernel("aten.max_pool2d_with_indices", [x], attrs)
+    return {"output_size": tuple(x.shape[-2:])}, [out, indices]

@@ -53,10 +53,10 @@ def vec(draw: Draw, rank: int, linear: bool) -> Call:
 
 
 for _name, _rank, _linear in (
-    ("nearest1d", 1, False), ("nearest2d", 2, False), ("linear1d", 1, True), ("bilinear2d", 2, True),
+    *((f"{kind}{rank}d", rank, False) for kind in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)),
+    ("upsample_linear1d", 1, True), ("upsample_bilinear2d", 2, True), ("upsample_trilinear3d", 3, True),
+    ("upsample_bicubic2d", 2, True),
 ):  # fmt: skip
-    case(f"aten.upsample_{_name}")(lambda draw, r=_rank, s=_linear: forward(draw, r, s))
-    case(f"aten.upsample_{_name}_backward")(lambda draw, r=_rank, s=_linear: backward(draw, r, s))
-    case(f"aten.upsample_{_name}.vec")(lambda draw, r=_rank, s=_linear: vec(draw, r, s))
-case("aten.upsample_nearest3d.vec")(lambda draw: vec(draw, 3, False))
-case("aten.upsample_trilinear3d.vec")(lambda draw: vec(draw, 3, True))
+    case(f"aten.{_name}")(lambda draw, r=_rank, s=_linear: forward(draw, r, s))
+    case(f"aten.{_name}_backward")(lambda draw, r=_rank, s=_linear: backward(draw, r, s))
+    case(f"aten.{_name}.vec")(lambda draw, r=_rank, s=_linear: vec(draw, r, s))

@@ -9,8 +9,8 @@ from graphwright.capture.invoke import call_kernel
 
 
 def signed(draw: Draw, rank: int) -> int:
-    """A dim, sometimes counted from the end."""
-    return draw(st.integers(-rank, rank - 1))
+    """A dim, sometimes counted from the end; a scalar has a dim 0 for this purpose."""
+    return draw(st.integers(-max(rank, 1), max(rank, 1) - 1))
 
 
 def some(draw: Draw, dims: tuple[int, ...]) -> torch.Tensor:
@@ -19,7 +19,8 @@ def some(draw: Draw, dims: tuple[int, ...]) -> torch.Tensor:
 
 
 def some_dims(draw: Draw, rank: int) -> tuple[int, ...]:
-    return tuple(draw(st.lists(st.integers(0, rank - 1), unique=True, min_size=1, max_size=rank)))
+    top = max(rank, 1)
+    return tuple(draw(st.lists(st.integers(0, top - 1), unique=True, min_size=1, max_size=top)))
 
 
 FACTORED = [
@@ -60,7 +61,7 @@ def expand(draw: Draw) -> Call:
 
 @case("aten.permute")
 def permute(draw: Draw) -> Call:
-    dims = shape(draw, 1, 4)
+    dims = shape(draw, 0, 4)
     order = draw(st.permutations(range(len(dims))))
     return {"dims": tuple(d - draw(st.sampled_from([0, len(dims)])) for d in order)}, [
         some(draw, dims)
@@ -74,7 +75,7 @@ def t(draw: Draw) -> Call:
 
 @case("aten.transpose.int")
 def transpose(draw: Draw) -> Call:
-    dims = shape(draw, 1, 4)
+    dims = shape(draw, 0, 4)
     return {"dim0": signed(draw, len(dims)), "dim1": signed(draw, len(dims))}, [some(draw, dims)]
 
 
@@ -86,13 +87,13 @@ def unsqueeze(draw: Draw) -> Call:
 
 @case("aten.squeeze.dim")
 def squeeze_dim(draw: Draw) -> Call:
-    dims = shape(draw, 1, 4, high=3)
+    dims = shape(draw, 0, 4, high=3)
     return {"dim": signed(draw, len(dims))}, [some(draw, dims)]
 
 
 @case("aten.squeeze.dims")
 def squeeze_dims(draw: Draw) -> Call:
-    dims = shape(draw, 1, 4, high=3)
+    dims = shape(draw, 0, 4, high=3)
     return {"dim": some_dims(draw, len(dims))}, [some(draw, dims)]
 
 
@@ -238,9 +239,9 @@ def triangle(draw: Draw) -> Call:
 
 
 def windows(draw: Draw) -> tuple[tuple[int, ...], int, int, int]:
-    dims = shape(draw, 1, 3, high=8)
+    dims = shape(draw, 0, 3, high=8)
     dim = some_dim(draw, len(dims))
-    return dims, dim, draw(st.integers(1, dims[dim])), draw(st.integers(1, 3))
+    return dims, dim, draw(st.integers(1, dims[dim] if dims else 1)), draw(st.integers(1, 3))
 
 
 @case("aten.unfold")
@@ -258,8 +259,17 @@ def unfold_backward(draw: Draw) -> Call:
 
 @case("aten.flip")
 def flip(draw: Draw) -> Call:
-    dims = shape(draw, 1, 4)
+    dims = shape(draw, 0, 4)
     return {"dims": some_dims(draw, len(dims))}, [some(draw, dims)]
+
+
+@case("aten.rot90")
+def rot90(draw: Draw) -> Call:
+    dims = shape(draw, 2, 4)
+    return {
+        "k": draw(st.integers(-5, 5)),
+        "dims": tuple(draw(st.permutations(range(len(dims))))[:2]),
+    }, [some(draw, dims)]
 
 
 @case("aten.roll")
@@ -281,8 +291,8 @@ def repeat(draw: Draw) -> Call:
 
 @case("aten.repeat_interleave.self_int")
 def repeat_interleave(draw: Draw) -> Call:
-    dims = shape(draw, 1, 3)
-    dim = draw(st.one_of(st.none(), st.integers(0, len(dims) - 1)))
+    dims = shape(draw, 0, 3)
+    dim = draw(st.one_of(st.none(), st.just(some_dim(draw, len(dims))))) if dims else None
     return {"repeats": size(draw, 1, 3), "dim": dim}, [some(draw, dims)]
 
 

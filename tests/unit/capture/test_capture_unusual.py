@@ -19,6 +19,7 @@ from torch.utils.checkpoint import (
 
 import eager
 from graphwright import capture
+from graphwright.ir import Phase
 
 pytestmark = pytest.mark.filterwarnings("ignore:no description")
 
@@ -120,6 +121,10 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "squeezes": lambda x: x[None, :, None].squeeze().unsqueeze(-1).squeeze((0, 2)),
     "broadcast": lambda x: x.expand(2, 4, 6).transpose(0, 2).reshape(4, -1)[:, :6],
     "diagonal": lambda x: x.diagonal(0, -2, -1).outer(TABLE) + x.tril().triu(-1),
+    "distances of columns": lambda x: F.pdist(x.t()),
+    "checks switched off": lambda x: torch.distributions.Normal(
+        x.tanh(), x.sigmoid() + 1, validate_args=False
+    ).log_prob(TABLE),
     "prod and any": lambda x: x.prod(-1, keepdim=True) + x.count_nonzero() + (x > 0).any(),
 }
 
@@ -194,3 +199,72 @@ def test_compiled_module_is_unwrapped() -> None:
 
 def test_package_is_callable() -> None:
     assert capture(nn.Linear(4, 3), inputs=torch.zeros(2, 4)).outputs == ("output.0",)
+
+
+class Reading(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+        self.loss = nn.Parameter(torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) * self.loss
+
+
+def batch_of(seed: int = 0) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(seed)
+    return torch.randn(4, 6, dtype=torch.float64), torch.randint(6, (4,))
+
+
+def test_a_parameter_called_loss_keeps_its_name() -> None:
+    graph = capture.capture(
+        Reading().double(), F.cross_entropy, batch_of(), optimizer=torch.optim.SGD
+    )
+    assert graph.outputs[0] == "loss.result"
+    assert graph.updates["loss"] == "loss.new"
+    assert not [node for node in graph.nodes if node.op == "aten.clone"]
+
+
+def test_hooks_of_parameters_are_part_of_the_step() -> None:
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6)).double()
+        model[0].weight.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+        model[0].weight.register_hook(lambda grad: grad * 3)
+        model[1].bias.register_hook(lambda grad: None)
+        return model
+
+    model, trained, batch = make(), make(), batch_of()
+    graph = capture.capture(model, F.cross_entropy, batch)
+    F.cross_entropy(trained(batch[0]), batch[1]).backward()
+    outputs = capture.replay(graph, capture.bind(graph, model, batch))
+    for name, parameter in trained.named_parameters():
+        assert parameter.grad is not None
+        assert eager.difference(outputs[f"{name}.grad"], parameter.grad) < 1e-12, name
+    (clamp,) = [node for node in graph.nodes if node.op == "aten.clamp"]
+    assert (clamp.phase, clamp.module) == (Phase.BACKWARD, "0")
+    eager.assert_provenance(graph)
+    assert len(model[0].weight._backward_hooks or {}) == 2
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm])
+def test_weights_that_a_hook_computes_anew(norm: Callable[[nn.Module], nn.Module]) -> None:
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(norm(nn.Linear(6, 6).double()), norm(nn.Linear(6, 6).double()))
+
+    model, trained, batch = make(), make(), batch_of()
+    weight = model[0].weight
+    options: Any = {"optimizer": torch.optim.SGD, "optimizer_options": {"lr": 0.1}}
+    graph = capture.capture(model, F.cross_entropy, batch, **options)
+    assert model[0].weight is weight
+    values = capture.bind(graph, model, batch, **options)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    for _ in range(3):
+        values = capture.advance(graph, values, capture.replay(graph, values))
+        optimizer.zero_grad()
+        F.cross_entropy(trained(batch[0]), batch[1]).backward()
+        optimizer.step()
+        for name, tensor in (*trained.named_parameters(), *trained.named_buffers()):
+            assert eager.difference(values[name], tensor) < 1e-9, name

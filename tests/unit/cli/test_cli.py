@@ -13,9 +13,11 @@ RUN = CliRunner()
 FLAGS = {
     "capture": {"--batch-size", "--small", "--output", "-o", "--verify", "--text", "--json"},
     "demo": {"--model", "--batch-size", "--output", "-o"},
-    "describe": {"--coverage", "--zoo", "--input", "--output", "--attr", "--parts", "--json"},
+    "describe": {
+        "--coverage", "--zoo", "--list", "--input", "--output", "--attr", "--parts", "--json",
+    },
     "zoo": {"--count", "--json"},
-}
+}  # fmt: skip
 
 
 def run(*arguments: str):
@@ -65,6 +67,37 @@ def test_describe_as_json_for_given_types():
     assert [split["index"] for split in found["splits"]] == ["i", "j", "k"]
     assert [part["range"] for part in found["splits"][1]["parts"]] == [[0, 2], [2, 5], [5, 8]]
     assert found["operations"] == 2 * 4 * 6 * 8
+
+
+def test_describe_infers_the_outputs():
+    mm = ["describe", "aten.mm", "--input", "float32[4, 6]", "--input", "float32[6, 8]", "--json"]
+    assert json.loads(run(*mm).output)["outputs"] == ["float32[4, 8]"]
+    assert run(*mm, "--output", "float32[4, 8]").output == run(*mm).output
+
+
+def test_describe_completes_attributes_from_the_schema():
+    arguments = ["--input", "float32[2, 3, 8, 8]", "--attr", "kernel_size=2", "--json"]
+    found = json.loads(run("describe", "aten.max_pool2d_with_indices", *arguments).output)
+    assert found["attrs"]["kernel_size"] == [2, 2]
+    assert found["attrs"]["dilation"] == [1, 1]
+    assert found["outputs"] == ["float32[2, 3, 4, 4]", "int64[2, 3, 4, 4]"]
+
+
+def test_describe_takes_operators_without_tensors_and_absent_tensors():
+    arange = ["describe", "aten.arange.start_step", "--attr", "start=0", "--attr", "end=4"]
+    assert json.loads(run(*arange, "--json").output)["outputs"] == ["int64[4]"]
+    norm = ["--input", "float32[2, 6]", "--attr", "normalized_shape=(6,)", "--attr", "eps=1e-5"]
+    found = json.loads(run("describe", "aten.native_layer_norm", *norm, "--json").output)
+    assert found["inputs"] == ["float32[2, 6]", None, None]
+
+
+def test_list_holds_every_described_operator():
+    from graphwright.describe import descriptions
+
+    rows = json.loads(run("describe", "--list", "--json").output)
+    assert [row["operator"] for row in rows] == [d.op for d in descriptions()]
+    assert {"operator": "aten.relu", "lines": 1, "family": "activation"} in rows
+    assert "aten.convolution" in run("describe", "--list").output
 
 
 def test_coverage_counts_both_sides():

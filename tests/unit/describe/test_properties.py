@@ -67,3 +67,45 @@ def test_what_is_used_by_every_element_is_counted_once():
         assert cost("test.centre", {}, types).operations == 200 + 200
     finally:
         del _DESCRIPTIONS["test.centre"]
+
+
+def shaped(*shape, dtype="float32"):
+    return TensorType(shape, dtype)
+
+
+def test_gradients_of_a_strided_convolution_cost_as_much_as_the_convolution():
+    attrs = {
+        "stride": (2, 2), "padding": (1, 1), "dilation": (1, 1), "transposed": False,
+        "output_padding": (0, 0), "groups": 1,
+    }  # fmt: skip
+    x, w, y = shaped(8, 64, 28, 28), shaped(128, 64, 3, 3), shaped(8, 128, 14, 14)
+    forward = cost("aten.convolution", attrs, Types((x, w, None), (y,)))
+    to_input = {**attrs, "input_size": x.shape}
+    to_weight = {**attrs, "weight_size": w.shape}
+    backward = [
+        cost("graphwright.convolution_grad_input", to_input, Types((y, w), (x,))),
+        cost("graphwright.convolution_grad_weight", to_weight, Types((y, x), (w,))),
+    ]
+    assert forward.operations == 2 * 8 * 128 * 14 * 14 * 64 * 9
+    assert [b.operations for b in backward] == [forward.operations] * 2
+
+
+def test_a_scatter_is_not_a_product_with_a_one_hot_matrix():
+    attrs = {"num_weights": 5000, "padding_idx": -1, "scale_grad_by_freq": False}
+    types = Types((shaped(8, 16, 32), shaped(8, 16, dtype="int64")), (shaped(5000, 32),))
+    found = cost("aten.embedding_dense_backward", attrs, types).operations
+    assert 8 * 16 * 32 <= found <= 8 * 16 * 32 + 5000 * 32
+
+
+def test_copies_are_not_views():
+    flip = lambda x: lambda i: x[x.shape[0] - 1 - i]
+    repeat = lambda x: lambda i: x[i % x.shape[0]]
+    assert not find_properties(flip, [(4,)], [(4,)]).view
+    assert not find_properties(repeat, [(4,)], [(8,)]).view
+    for op, attrs, before, after in (
+        ("aten.view", {"size": (12,)}, (3, 4), (12,)),
+        ("aten.view", {"size": (3, 4)}, (12,), (3, 4)),
+        ("aten.expand", {"size": (3, 4), "implicit": False}, (3, 1), (3, 4)),
+        ("aten.permute", {"dims": (1, 0)}, (3, 4), (4, 3)),
+    ):
+        assert cost(op, attrs, Types((shaped(*before),), (shaped(*after),))).bytes == 0, op

@@ -218,13 +218,15 @@ def test_several_outputs_join_each_in_its_own_way():
 def test_one_analysis_serves_every_shape():
     from calls import types
     from graphwright.describe import make_description, splits_of
-    from graphwright.describe.trace import _TRACES
+    from graphwright.describe.trace import num_traces
 
     description = make_description("test.conv1d", conv1d)
-    before = len(_TRACES.get(conv1d, []))
+    before = num_traces()
     for n in range(2, 30):
         assert splits_of(description, {}, types([(n, 6, n + 2), (6, 8, 3)], [(n, 8, n)]))
-    assert len(_TRACES[conv1d]) <= before + 1
+    assert (
+        num_traces() <= before + 2
+    )  # one more for parts of one element, where a dim looks broadcast
 
 
 @pytest.mark.parametrize("num_parts", [2, 3, 4, 5, 7])

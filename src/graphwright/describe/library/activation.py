@@ -5,10 +5,11 @@ A gradient operator takes the gradient g of its forward's output, and the forwar
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from collections.abc import Sequence
+from math import nan, pi, sqrt
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Tensor, where
+from graphwright.describe.language import Int, Tensor, random, where
 from graphwright.describe.library.elementwise import (
     absolute,
     bounded,
@@ -24,6 +25,8 @@ from graphwright.describe.library.elementwise import (
     tanh,
 )
 from graphwright.describe.registry import describe
+
+Tensors = Sequence[Tensor]
 
 SIXTH = 0.1666666716337204  # 1/6 in single precision, as the kernel has it for every dtype
 
@@ -79,11 +82,18 @@ elementwise(
     lambda x, *, alpha, scale, input_scale: scale * where(x > 0, x, alpha * expm1(x * input_scale)),
 )
 elementwise("aten.logit", lambda x, *, eps: logit(x if eps is None else bounded(x, eps, 1 - eps)))
+elementwise("aten.logit_backward", lambda g, x, *, eps: logit_backward(g, x, eps))
 elementwise("aten.mish", lambda x: x * tanh(log1p(exp(x))))
 
 
 def logit(x: Expr) -> Expr:
     return log(x / (1 - x))
+
+
+def logit_backward(g: Expr, x: Expr, eps: Expr | None) -> Expr:
+    if eps is None:
+        return where((x < 0) | (x > 1), nan, g / (x * (1 - x)))
+    return where((x < eps) | (x > 1 - eps), 0, g / (x * (1 - x)))
 
 
 def elu_backward(
@@ -145,6 +155,34 @@ elementwise(
     "aten.log_sigmoid_backward",
     lambda g, x, z: g * (where(x < 0, 1, 0) - where(x < 0, 1, -1) * (z / (1 + z))),
 )
+
+# -- random slopes in training; otherwise their mean ------------------------------------------------
+
+
+def mean_slope(x: Expr, noise: Expr, lower: Expr, upper: Expr) -> Expr:
+    """Beside x, the tensor for the noise is only there for its shape."""
+    return where(True, where(x > 0, x, x * ((lower + upper) / 2)), noise)
+
+
+@describe("aten.rrelu_with_noise", "aten.rrelu_with_noise_functional")
+def rrelu(x: Tensor, noise: Tensor, *, lower: Expr, upper: Expr, training: bool, outs: Tensors):
+    if training:
+        drawn = lambda *i: where(x[i] > 0, x[i], x[i] * random("slope"))
+        return [drawn, lambda *i: where(x[i] > 0, 1.0, random("slope"))][: len(outs)]
+    mean = lambda *i: mean_slope(x[i], noise[i], lower, upper)
+    return [mean, lambda *i: where(True, noise[i], x[i])][: len(outs)]
+
+
+def rrelu_backward(
+    g: Expr, x: Expr, noise: Expr, *, lower: Expr, upper: Expr, training: bool
+) -> Expr:
+    if training:
+        return where(True, g * noise, x)
+    return where(True, where(x > 0, g, g * ((lower + upper) / 2)), noise)
+
+
+elementwise("aten.rrelu_with_noise_backward", rrelu_backward)
+
 
 # -- gated: one half of a dim gates the other -------------------------------------------------------
 

@@ -78,6 +78,13 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor):
     return lambda *i: filled[i]
 
 
+@describe("aten.masked_scatter_backward")
+def masked_scatter_backward(g: Tensor, mask: Tensor, *, out: Tensor):
+    picked = Opaque("masked_scatter_backward", pick_masked)
+    sizes = tuple(int(n) for n in out.shape)
+    return lambda *i: picked(everything(g), everything(mask), *sizes)[i]
+
+
 class Block:
     """How the dims of x, the block of its index tensors and the result belong together."""
 
@@ -159,6 +166,14 @@ def fill_masked(x: Array, mask: Array, source: Array) -> Array:
     made, chosen = (a.copy() for a in np.broadcast_arrays(x, mask))
     made[chosen] = source.ravel()[: int(chosen.sum())]
     return made
+
+
+def pick_masked(g: Array, mask: Array, *sizes: int) -> Array:
+    """The masked elements of g in order, and zeros for what the source had in excess."""
+    found = np.zeros(int(np.prod(sizes)), g.dtype)
+    chosen = g[np.broadcast_to(mask, g.shape)]
+    found[: len(chosen)] = chosen
+    return found.reshape([int(n) for n in sizes])
 
 
 def everything(x: Tensor) -> Expr:

@@ -5,34 +5,41 @@
 
 Forward splits along batch, heads and queries. The backward kernel rebuilds the weights as
 ``exp(score - logsumexp)``, so it splits along queries (the gradients of keys and values are summed) and along keys
-(that of the queries is). The kernels want one width for all, so it is whole in every part. Under a causal mask the position of a query is a value, and only batch and heads split.
+(that of the queries is). The kernels want one width for all, so it is whole in every part. Under a causal mask the
+position of a query is a value, and only batch and heads split.
+
+There may be fewer heads of keys and values than of queries: query head h then uses key head ``h // n`` where n heads
+share one, and heads split between such groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Max, Sum, Tensor, expect, function, where
+from graphwright.describe.language import Int, Max, Sum, Tensor, expect, fixed, function, where
 from graphwright.describe.registry import describe
 
 exp, log, sqrt = map(function, ("exp", "log", "sqrt"))
 
-Score = Callable[[Int, Int, Int, Int], Expr]
 
+class Heads:
+    """Which head of the keys and values a head of the queries uses, and the other way round."""
 
-def scores(
-    q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
-) -> Score:
-    """How much query l attends to key m, before the softmax."""
+    def __init__(self, q: Tensor, k: Tensor) -> None:
+        self.shared = q.shape[1] != k.shape[1]
+        self.num = fixed(q.shape[1] // k.shape[1]) if self.shared else 1
 
-    def score(b: Int, h: Int, l: Int, m: Int) -> Expr:
-        product = Sum(lambda e: q[b, h, l, e] * k[b, h, m, e]) * scaling(q, scale)
-        if mask is not None:
-            product = product + mask[b, h, l, m]
-        return where(m <= l, product, float("-inf")) if is_causal else product
+    def of_keys(self, h: Int) -> Int:
+        """The key head that query head h uses."""
+        return h // self.num if self.shared else h
 
-    return score
+    def add_up(self, body: Callable[[Int, Int], Expr], h: Int, num_queries: Int) -> Expr:
+        """The sum of `body` over the query heads that use key head h, and over all queries."""
+        if not self.shared:
+            return Sum(lambda l: body(h, l), over=num_queries)
+        return Sum(lambda r, l: body(h * self.num + r, l), over=(self.num, num_queries))
 
 
 def scaling(q: Tensor, scale: float | None) -> object:
@@ -40,21 +47,41 @@ def scaling(q: Tensor, scale: float | None) -> object:
     return 1 / sqrt(q.shape[3]) if scale is None else scale
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """How much query l of head h attends to key m of key head j, before the softmax."""
+
+    q: Tensor
+    k: Tensor
+    mask: Tensor | None
+    is_causal: bool
+    scale: float | None
+
+    def __call__(self, b: Int, h: Int, j: Int, l: Int, m: Int) -> Expr:
+        product = Sum(lambda e: self.q[b, h, l, e] * self.k[b, j, m, e])
+        product = product * scaling(self.q, self.scale)
+        if self.mask is not None:
+            product = product + self.mask[b, h, l, m]
+        return where(m <= l, product, float("-inf")) if self.is_causal else product
+
+
 @describe("aten._scaled_dot_product_flash_attention_for_cpu")
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, is_causal: bool, scale: float | None
 ):
     expect(v.shape[3], q.shape[3])
-    score = scores(q, k, mask, is_causal, scale)
+    heads = Heads(q, k)
+    score = Scores(q=q, k=k, mask=mask, is_causal=is_causal, scale=scale)
 
     def weights(b: Int, h: Int, l: Int) -> tuple[Callable[[Int], Expr], Expr, Expr]:
-        top = Max(lambda m: score(b, h, l, m), over=k.shape[2])
-        total = Sum(lambda m: exp(score(b, h, l, m) - top), over=k.shape[2])
-        return lambda m: exp(score(b, h, l, m) - top), total, top
+        j = heads.of_keys(h)
+        top = Max(lambda m: score(b, h, j, l, m), over=k.shape[2])
+        total = Sum(lambda m: exp(score(b, h, j, l, m) - top), over=k.shape[2])
+        return lambda m: exp(score(b, h, j, l, m) - top), total, top
 
     def out(b: Int, h: Int, l: Int, e: Int) -> Expr:
         weight, total, _ = weights(b, h, l)
-        return Sum(lambda m: weight(m) * v[b, h, m, e], over=k.shape[2]) / total
+        return Sum(lambda m: weight(m) * v[b, heads.of_keys(h), m, e], over=k.shape[2]) / total
 
     def logsumexp(b: Int, h: Int, l: Int) -> Expr:
         _, total, top = weights(b, h, l)
@@ -65,23 +92,26 @@ def attention(
 
 @describe("aten._scaled_dot_product_flash_attention_for_cpu_backward")
 def attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, mask: Tensor | None, *, is_causal: bool, scale: float | None):  # fmt: skip
-    score = scores(q, k, mask, is_causal, scale)
+    heads = Heads(q, k)
+    score = Scores(q=q, k=k, mask=mask, is_causal=is_causal, scale=scale)
 
-    def weight(b: Int, h: Int, l: Int, m: Int) -> Expr:
-        return exp(score(b, h, l, m) - logsumexp[b, h, l])
+    def weight(b: Int, h: Int, j: Int, l: Int, m: Int) -> Expr:
+        return exp(score(b, h, j, l, m) - logsumexp[b, h, l])
 
-    def grad_score(b: Int, h: Int, l: Int, m: Int) -> Expr:
-        towards = Sum(lambda e: g[b, h, l, e] * v[b, h, m, e])
+    def grad_score(b: Int, h: Int, j: Int, l: Int, m: Int) -> Expr:
+        towards = Sum(lambda e: g[b, h, l, e] * v[b, j, m, e])
         own = Sum(lambda e: g[b, h, l, e] * out[b, h, l, e])
-        return weight(b, h, l, m) * (towards - own) * scaling(q, scale)
+        return weight(b, h, j, l, m) * (towards - own) * scaling(q, scale)
 
     def grad_query(b: Int, h: Int, l: Int, e: Int) -> Expr:
-        return Sum(lambda m: grad_score(b, h, l, m) * k[b, h, m, e], over=k.shape[2])
+        j = heads.of_keys(h)
+        return Sum(lambda m: grad_score(b, h, j, l, m) * k[b, j, m, e], over=k.shape[2])
 
-    def grad_key(b: Int, h: Int, m: Int, e: Int) -> Expr:
-        return Sum(lambda l: grad_score(b, h, l, m) * q[b, h, l, e], over=q.shape[2])
+    def grad_key(b: Int, j: Int, m: Int, e: Int) -> Expr:
+        share = lambda h, l: grad_score(b, h, j, l, m) * q[b, h, l, e]
+        return heads.add_up(share, j, q.shape[2])
 
-    def grad_value(b: Int, h: Int, m: Int, e: Int) -> Expr:
-        return Sum(lambda l: weight(b, h, l, m) * g[b, h, l, e], over=q.shape[2])
+    def grad_value(b: Int, j: Int, m: Int, e: Int) -> Expr:
+        return heads.add_up(lambda h, l: weight(b, h, j, l, m) * g[b, h, l, e], j, q.shape[2])
 
     return grad_query, grad_key, grad_value

@@ -5,12 +5,15 @@ A ``size`` only restates the shape of the output. A random operator has no split
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Tensor, equal, random, where
+from graphwright.describe.language import Int, Opaque, Tensor, equal, random, where
 from graphwright.describe.library.elementwise import elementwise
 from graphwright.describe.registry import describe
+from graphwright.describe.scalar import Array
 
 Number = Int | Expr | bool
 
@@ -89,6 +92,17 @@ def eye():
     return lambda i, j: where(equal(i, j), 1, 0)
 
 
+def _describe_triangle(op: str, numpy: Callable[..., tuple[Array, Array]]) -> None:
+    made = Opaque(op, lambda row, col, offset: np.stack(numpy(int(row), int(offset), int(col))))
+    describe(f"aten.{op}")(
+        lambda *, row, col, offset: lambda which, i: made(row, col, offset)[which, i]
+    )
+
+
+_describe_triangle("tril_indices", np.tril_indices)
+_describe_triangle("triu_indices", np.triu_indices)
+
+
 # -- random -----------------------------------------------------------------------------------------
 
 
@@ -113,9 +127,16 @@ def drawn_like(x: Tensor):
 
 
 @describe(
-    "aten.uniform", "aten.normal_functional", "aten.exponential", "aten.poisson", "aten.multinomial"
-)
+    "aten.uniform", "aten.normal_functional", "aten.exponential", "aten.poisson", "aten.multinomial",
+    "aten.log_normal", "aten.cauchy", "aten.geometric", "aten._standard_gamma", "aten._sample_dirichlet",
+    "aten.normal.Tensor_float", "aten.normal.float_Tensor",
+)  # fmt: skip
 def refilled(x: Tensor):
+    return lambda *i: random("number")
+
+
+@describe("aten.normal.Tensor_Tensor")
+def normal(mean: Tensor, std: Tensor):
     return lambda *i: random("number")
 
 

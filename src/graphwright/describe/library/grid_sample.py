@@ -1,4 +1,4 @@
-"""Reading an image at given points: ``grid[n, y, x]`` holds the coordinates, -1 to 1, of output element (y, x).
+"""Reading an image at given points, and the gradients: ``grid[n, y, x]`` holds the coordinates, -1 to 1, of output element (y, x).
 
 The image is looked up at positions that are data, so its rows and columns stay whole; the batch, the channels and
 both dims of the grid split.
@@ -6,11 +6,15 @@ both dims of the grid split.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Tensor, equal, function, where
+from graphwright.describe.language import Int, Sum, Tensor, equal, function, where
 from graphwright.describe.registry import describe
+
+Taps = list[tuple[Expr, Expr]]
+"""Positions in a dim, with the weight of each."""
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
@@ -28,20 +32,101 @@ def grid_sampler(
     mode, padding = int(interpolation_mode), int(padding_mode)
 
     def element(n: Int, c: Int, *y: Int) -> Expr:
-        taps: list[list[tuple[Expr, Expr]]] = []
+        taps: list[Taps] = []
         for dim, size in enumerate(x.shape[2:]):
             at = unnormalised(grid[(n, *y, 1 - dim)], size, align_corners)
             taps.append(taps_of(mode, padding, at, size, align_corners))
         cells = [(x.pad(0)[n, c, row, column], a * b) for (row, a), (column, b) in product(*taps)]
-        values = [value * weight for value, weight in cells]
-        return sum(values[1:], start=values[0])
+        return total([value * weight for value, weight in cells])
 
     return element
 
 
-def taps_of(
-    mode: int, padding: int, at: Expr, size: Int, align_corners: bool
-) -> list[tuple[Expr, Expr]]:
+@describe("aten.grid_sampler_2d_backward")
+def grid_sampler_backward(g: Tensor, x: Tensor, grid: Tensor, *, interpolation_mode: Int, padding_mode: Int, align_corners: bool, output_mask: Sequence[bool]):  # fmt: skip
+    mode, padding = int(interpolation_mode), int(padding_mode)
+
+    def taps(n: Int, y: Sequence[Int]) -> list[tuple[Taps, Taps]]:
+        """For both dims of the image, the taps with their weights, and with the slopes of the weights."""
+        found: list[tuple[Taps, Taps]] = []
+        for dim, size in enumerate(x.shape[2:]):
+            coordinate = grid[(n, *y, 1 - dim)]
+            at = unnormalised(coordinate, size, align_corners)
+            slopes = slopes_of(mode, padding, at, size, align_corners)
+            found.append((taps_of(mode, padding, at, size, align_corners), slopes))
+        return found
+
+    def grad_image(n: Int, c: Int, *here: Int) -> Expr:
+        def share(*y: Int) -> Expr:
+            value: Expr = g[(n, c, *y)]
+            for place, (weights, _) in zip(here, taps(n, y), strict=True):
+                value = value * total([where(equal(at, place), w, 0.0) for at, w in weights])
+            return value
+
+        return Sum(share, over=grid.shape[1:3])
+
+    def grad_grid(n: Int, *i: Int) -> Expr:
+        *y, which = i
+        (rows, row_slopes), (columns, column_slopes) = taps(n, y)
+
+        def along(c: Int, down: Taps, right: Taps) -> Expr:
+            cells = product(down, right)
+            return total([x.pad(0)[n, c, row, col] * (a * b) for (row, a), (col, b) in cells])
+
+        def share(c: Int) -> Expr:
+            right, down = along(c, rows, column_slopes), along(c, row_slopes, columns)
+            return g[(n, c, *y)] * where(equal(which, 0), right, down)
+
+        return Sum(share, over=x.shape[1])
+
+    return (grad_image, grad_grid) if output_mask[0] else grad_grid
+
+
+def total(terms: Sequence[Expr]) -> Expr:
+    """The sum of at least one term."""
+    return sum(terms[1:], start=terms[0])
+
+
+def slopes_of(mode: int, padding: int, at: Expr, size: Int, align_corners: bool) -> Taps:
+    """The positions around `at` in one dim, and how their weights change with the coordinate."""
+    stretch = (size - 1) / 2 if align_corners else size / 2
+    positions = [position for position, _ in taps_of(mode, padding, at, size, align_corners)]
+    if mode == NEAREST:
+        return [(position, at * 0) for position in positions]
+    if mode == BICUBIC:
+        offset = at - floor(at)
+        signs = zip((-1, 0, 1, 2), positions, strict=True)
+        return [
+            (position, (1 if tap <= 0 else -1) * cubic_slope(absolute(offset - tap)) * stretch)
+            for tap, position in signs
+        ]
+    moved = stretch * inside_slope(padding, at, size, align_corners)
+    return [(positions[0], -moved), (positions[1], moved)]
+
+
+def inside_slope(padding: int, at: Expr, size: Int, align_corners: bool) -> Expr:
+    """How a position as the padding mode takes it changes with the position."""
+    slope = at * 0 + 1
+    if padding == ZEROS:
+        return slope
+    if padding == REFLECTION:
+        low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+        distance, width = absolute(at - low), larger(span, 1)
+        even = equal(remainder(floor(distance / width), 2), 0)
+        slope = where(at < low, -1.0, 1.0) * where(even, 1.0, -1.0)
+        slope = where(equal(span * 1.0, 0), 0.0, slope)
+        at = reflected(at, low, span)
+    return where((at <= 0) | (at >= size - 1), 0.0, slope)
+
+
+def cubic_slope(t: Expr) -> Expr:
+    """How the weight of a tap changes with its distance t."""
+    near = (3 * (SHARPNESS + 2) * t - 2 * (SHARPNESS + 3)) * t
+    far = (3 * SHARPNESS * t - 10 * SHARPNESS) * t + 8 * SHARPNESS
+    return where(t <= 1, near, far)
+
+
+def taps_of(mode: int, padding: int, at: Expr, size: Int, align_corners: bool) -> Taps:
     """The positions around `at` in one dim, and their weights."""
     if mode == BICUBIC:
         low = floor(at)

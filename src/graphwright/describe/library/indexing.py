@@ -27,6 +27,7 @@ from graphwright.describe.language import (
     where,
     whole,
 )
+from graphwright.describe.library.advanced_indexing import from_start
 from graphwright.describe.library.shape import at
 from graphwright.describe.registry import describe, leave_undescribed
 
@@ -104,16 +105,36 @@ def embedding_bag(w: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | N
             )
 
 
+@describe("aten._embedding_bag_backward", num_weights=lambda out: out.shape[0])
+def embedding_bag_backward(g: Tensor, index: Tensor, offsets: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor, weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
+    if bag.shape[0] == 0 and index.shape[0] != 0:  # the forward kernel did not keep it
+        bag_of = lambda p: Sum(lambda b: where(offsets[b] <= p, 1, 0), over=offsets.shape[0]) - 1
+    else:
+        bag_of = lambda p: bag[p]
+    whole(index.shape[0])  # the offsets tell how many indices there are
+    return bag_gradient(
+        g, index, bag_of, bag_size, largest, weights, mode, scale_grad_by_freq, padding_idx
+    )
+
+
 @describe("aten._embedding_bag_dense_backward", num_weights=lambda out: out.shape[0])
 def embedding_bag_dense_backward(g: Tensor, index: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor, weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
+    bag_of = lambda p: bag[p]
+    return bag_gradient(
+        g, index, bag_of, bag_size, largest, weights, mode, scale_grad_by_freq, padding_idx
+    )
+
+
+def bag_gradient(g: Tensor, index: Tensor, bag_of: Callable[[Int], Expr], bag_size: Tensor, largest: Tensor, weights: Tensor | None, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
+    """The gradient of a table's rows: what each of the bags that they are in gets."""
     if scale_grad_by_freq:  # the CPU kernel does not divide by the count of the row itself
         made = Opaque("scaled_bag_gradient")
-        return lambda v, j: made(g[:, j], index[:], bag[:], bag_size[:])[v]
+        return lambda v, j: made(g[:, j], index[:], bag_size[:])[v]
 
     def term(p: Int, j: Int) -> Expr:
-        value: Expr = g[bag[p], j]
+        value: Expr = g[bag_of(p), j]
         if mode == 1:
-            value = value / maximum(bag_size[bag[p]], 1)  # a bag of padding alone has size 0
+            value = value / maximum(bag_size[bag_of(p)], 1)  # a bag of padding alone has size 0
         return value if weights is None else value * weights[p]
 
     def row(v: Int, j: Int) -> Expr:
@@ -135,44 +156,59 @@ def one_hot(x: Tensor):
 
 @describe("aten.index_select")
 def index_select(x: Tensor, index: Tensor, *, dim: Int):
-    d = int(dim) % x.rank
-    return lambda *i: x[at(i, d, index[(i[d],)])]
+    d = dim_of(x, dim)
+    return lambda *i: x[at(i, d, index[(place(i, d),)])]
 
 
 @describe("aten.gather")
 def gather(x: Tensor, index: Tensor, *, dim: Int):
-    d = int(dim) % max(x.rank, 1)
+    d = dim_of(x, dim)
     return lambda *i: x[at(i, d, index[i])]
 
 
 @describe("aten.index_add")
 def index_add(x: Tensor, index: Tensor, source: Tensor, *, dim: Int, alpha: Int):
-    d = int(dim) % x.rank
-    return lambda *i: (
-        x[i] + alpha * Sum(lambda p: where(equal(i[d], index[p]), source[at(i, d, p)], 0))
-    )
+    arriving, _ = arriving_rows(x, index, dim)
+    return lambda *i: x[i] + alpha * arriving(source, i)
 
 
 @describe("aten.index_copy")
 def index_copy(x: Tensor, index: Tensor, source: Tensor, *, dim: Int):
-    d = int(dim) % x.rank
-    return lambda *i: where(
-        Any(lambda p: equal(i[d], index[p])),
-        Sum(lambda p: where(equal(i[d], index[p]), source[at(i, d, p)], 0)),
-        x[i],
-    )
+    arriving, arrives = arriving_rows(x, index, dim)
+    return lambda *i: where(arrives(i), arriving(source, i), x[i])
 
 
 @describe("aten.index_fill.int_Scalar")
 def index_fill(x: Tensor, index: Tensor, *, dim: Int, value: float):
-    d = int(dim) % x.rank
-    return lambda *i: where(Any(lambda p: equal(i[d], index[p])), value, x[i])
+    return lambda *i: where(is_named(x, index, dim, i), value, x[i])
 
 
 @describe("aten.index_fill.int_Tensor")
 def index_fill_tensor(x: Tensor, index: Tensor, value: Tensor, *, dim: Int):
-    d = int(dim) % x.rank
-    return lambda *i: where(Any(lambda p: equal(i[d], index[p])), value[()], x[i])
+    return lambda *i: where(is_named(x, index, dim, i), value[()], x[i])
+
+
+def is_named(x: Tensor, index: Tensor, dim: Int, i: Index) -> Expr:
+    """Whether the index of a fill, which may count from the end, names the row of element i."""
+    d = dim_of(x, dim)
+    size = x.shape[d] if x.rank else 1
+    return Any(lambda p: equal(place(i, d), from_start(index[p], size)), over=length(index))
+
+
+def arriving_rows(x: Tensor, index: Tensor, dim: Int):
+    """The sum of the rows of a source that a vector of indices sends to a row of x, and whether there are any."""
+    d = dim_of(x, dim)
+
+    def arriving(source: Tensor, i: Index) -> Expr:
+        return Sum(
+            lambda p: where(equal(place(i, d), index[p]), source[at(i, d, p)], 0),
+            over=length(index),
+        )
+
+    def arrives(i: Index) -> Expr:
+        return Any(lambda p: equal(place(i, d), index[p]), over=length(index))
+
+    return arriving, arrives
 
 
 @describe("aten.scatter.src")
@@ -225,22 +261,45 @@ def scattered(x: Tensor, index: Tensor, src: Tensor | None, dim: Int):
 
     The index may be smaller than x: then nothing arrives beyond it, and the kernel cannot be given a part of that dim.
     """
-    d = int(dim) % max(x.rank, 1)
+    d = dim_of(x, dim)
     smaller = [e for e in range(x.rank) if e != d and index.shape[e] != x.shape[e]]
     for e in smaller:
         whole(x.shape[e])
-    if src is not None and any(n != m for n, m in zip(index.shape, src.shape, strict=True)):
+    if x.rank and src is not None and not same_shape(index, src):
         whole(x.shape[d])  # a mask over the index would not fit the source
     names = index.pad(-1) if smaller else index
 
     def arriving(fold: Callable[..., Expr], neutral: float, i: Index) -> Expr:
         def one(p: Int) -> Expr:
             value = 1 if src is None else src[at(i, d, p)]
-            return where(equal(i[d], names[at(i, d, p)]), value, neutral)
+            return where(equal(place(i, d), names[at(i, d, p)]), value, neutral)
 
-        return fold(one, over=index.shape[d])
+        return fold(one, over=length(index, d))
 
     def arrives(i: Index) -> Expr:
-        return Any(lambda p: equal(i[d], names[at(i, d, p)]), over=index.shape[d])
+        return Any(lambda p: equal(place(i, d), names[at(i, d, p)]), over=length(index, d))
 
     return arriving, arrives
+
+
+# -- a scalar counts as a vector of one element -----------------------------------------------------
+
+
+def dim_of(x: Tensor, dim: Int) -> int:
+    """The dim that is meant, counted from the front."""
+    return int(dim) % max(x.rank, 1)
+
+
+def place(i: Index, dim: int) -> Int | int:
+    """The index in dim."""
+    return i[dim] if i else 0
+
+
+def length(x: Tensor, dim: int = 0) -> Int | int:
+    """The size of dim."""
+    return x.shape[dim] if x.rank else 1
+
+
+def same_shape(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have equally many elements in every dim."""
+    return a.rank == b.rank and all(n == m for n, m in zip(a.shape, b.shape, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -10,6 +11,8 @@ from graphwright.describe.expression import Expr
 from graphwright.describe.language import Int, Max, Opaque, Sum, Tensor, equal, function, where
 from graphwright.describe.registry import describe
 from graphwright.describe.scalar import Array
+
+Ints = Sequence[Int]
 
 absolute, differs, power, sign = map(function, ("abs", "ne", "pow", "sign"))
 
@@ -86,6 +89,27 @@ def cross(a: Tensor, b: Tensor, *, dim: Int, out: Tensor):
     return element
 
 
+@describe("aten._trilinear")
+def trilinear(a: Tensor, b: Tensor, c: Tensor, *, expand1: Ints, expand2: Ints, expand3: Ints, sumdim: Ints):  # fmt: skip
+    rank = a.rank + len(expand1)
+    pairs = zip((a, b, c), (expand1, expand2, expand3), strict=True)
+    factors = [(x, [d for d in range(rank) if d not in set(map(int, e))]) for x, e in pairs]
+    summed = sorted(int(d) for d in sumdim)
+    sizes = [dict(zip(dims, x.shape, strict=True)) for x, dims in factors]
+
+    def element(*i: Int) -> Expr:
+        kept = dict(zip([d for d in range(rank) if d not in summed], i, strict=True))
+
+        def product(*k: Int) -> Expr:
+            full = kept | dict(zip(summed, k, strict=True))
+            one, two, three = (x[tuple(full[d] for d in dims)] for x, dims in factors)
+            return one * two * three
+
+        return Sum(product, over=[next(s[d] for s in sizes if d in s) for d in summed])
+
+    return element
+
+
 # -- distances ------------------------------------------------------------------------------------
 
 
@@ -131,3 +155,24 @@ def _pairs(x: Array, p: Array) -> Array:
 @describe("aten._pdist_forward")
 def pdist(x: Tensor, *, p):
     return lambda i: Opaque("distances of all pairs", _pairs)(x[:, :], p)[i]
+
+
+def _pairs_backward(g: Array, x: Array, distances: Array, p: Array) -> Array:
+    gradient = np.zeros_like(x)
+    for pair, (row, column) in enumerate(zip(*np.triu_indices(len(x), 1), strict=True)):
+        gap, length = x[row] - x[column], distances[pair]
+        if length == 0 or p == 0:
+            continue
+        if np.isinf(p):
+            slope = np.sign(gap) * (np.abs(gap) == length)
+        else:
+            slope = np.sign(gap) * (np.abs(gap) / length) ** (p - 1)
+        gradient[row] += g[pair] * slope
+        gradient[column] -= g[pair] * slope
+    return gradient
+
+
+@describe("aten._pdist_backward")
+def pdist_backward(g: Tensor, x: Tensor, distances: Tensor, *, p):
+    gradient = Opaque("gradient of distances of all pairs", _pairs_backward)
+    return lambda i, k: gradient(g[:], x[:, :], distances[:], p)[i, k]

@@ -32,18 +32,18 @@ exp, log, sqrt = map(function, ("exp", "log", "sqrt"))
 # -- softmax --------------------------------------------------------------------------------------
 
 
-def line(x: Tensor, dim: Int, i: Ints) -> Callable[[Int], Expr]:
-    """The elements along `dim` through element i."""
-    d = int(dim) % x.rank if x.rank else 0
-    return lambda k: x[(*i[:d], k, *i[d + 1 :])]
+def line(x: Tensor, dim: Int, i: Ints) -> tuple[Callable[[Int], Expr], Int | int]:
+    """The elements along `dim` through element i, and how many; a scalar is a line of its own."""
+    d = int(dim) % max(x.rank, 1)
+    return lambda k: x[(*i[:d], k, *i[d + 1 :])], x.shape[d] if x.rank else 1
 
 
 @describe("aten._softmax")
 def softmax(x: Tensor, *, dim: Int):
     def element(*i: Int) -> Expr:
-        along = line(x, dim, i)
-        top = Max(along)
-        return exp(x[i] - top) / Sum(lambda k: exp(along(k) - top))
+        along, length = line(x, dim, i)
+        top = Max(along, over=length)
+        return exp(x[i] - top) / Sum(lambda k: exp(along(k) - top), over=length)
 
     return element
 
@@ -52,27 +52,40 @@ def softmax(x: Tensor, *, dim: Int):
 def safe_softmax(x: Tensor, *, dim: Int):
     plain = softmax(x, dim=dim)
     nothing = constant(float("-inf"))
-    return lambda *i: where(equal(Max(line(x, dim, i)), nothing), 0.0, plain(*i))
+
+    def element(*i: Int) -> Expr:
+        along, length = line(x, dim, i)
+        return where(equal(Max(along, over=length), nothing), 0.0, plain(*i))
+
+    return element
 
 
 @describe("aten._log_softmax")
 def log_softmax(x: Tensor, *, dim: Int):
     def element(*i: Int) -> Expr:
-        along = line(x, dim, i)
-        top = Max(along)
-        return x[i] - top - log(Sum(lambda k: exp(along(k) - top)))
+        along, length = line(x, dim, i)
+        top = Max(along, over=length)
+        return x[i] - top - log(Sum(lambda k: exp(along(k) - top), over=length))
 
     return element
 
 
 @describe("aten._softmax_backward_data")
 def softmax_backward(g: Tensor, y: Tensor, *, dim: Int):
-    return lambda *i: y[i] * (g[i] - Sum(lambda k: line(g, dim, i)(k) * line(y, dim, i)(k)))
+    def element(*i: Int) -> Expr:
+        (down, length), (along, _) = line(g, dim, i), line(y, dim, i)
+        return y[i] * (g[i] - Sum(lambda k: down(k) * along(k), over=length))
+
+    return element
 
 
 @describe("aten._log_softmax_backward_data")
 def log_softmax_backward(g: Tensor, y: Tensor, *, dim: Int):
-    return lambda *i: g[i] - exp(y[i]) * Sum(line(g, dim, i))
+    def element(*i: Int) -> Expr:
+        down, length = line(g, dim, i)
+        return g[i] - exp(y[i]) * Sum(down, over=length)
+
+    return element
 
 
 # -- layer norm -----------------------------------------------------------------------------------

@@ -10,11 +10,22 @@ from collections.abc import Callable
 import numpy as np
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Opaque, Tensor
+from graphwright.describe.language import (
+    Int,
+    Opaque,
+    Sum,
+    Tensor,
+    equal,
+    function,
+    number,
+    where,
+)
 from graphwright.describe.registry import describe
 from graphwright.describe.scalar import Array
 
 Element = Callable[..., Expr]
+
+smaller, rounded_down = function("minimum"), function("index")
 
 
 def order(line: Array, descending: bool) -> Array:
@@ -25,18 +36,23 @@ def order(line: Array, descending: bool) -> Array:
 
 
 def along(name: str, numpy: Callable[..., Array], x: Tensor, dim: Int, *args: object) -> Element:
-    """A function of a whole line along `dim` that gives another line there."""
+    """A function of a whole line along `dim` that gives another line there; a scalar is a line of its own."""
+    if not x.rank:
+        return lambda: Opaque(name, lambda v, *args: numpy(v[None], *args)[0])(x[()], *args)[()]
     d = int(dim) % x.rank
     return lambda *i: Opaque(name, numpy)(x[(*i[:d], slice(None), *i[d + 1 :])], *args)[i[d]]
 
 
 def picked(name: str, place: Callable[..., int], x: Tensor, dim: Int, keepdim: bool, *args: object) -> tuple[Element, Element]:  # fmt: skip
     """One element of each line along `dim`, and its position."""
-    d = int(dim) % x.rank
-    value = Opaque(name, lambda line, *args: line[place(line, *args)])
-    position = Opaque(f"{name} position", place)
+    d = int(dim) % max(x.rank, 1)
+    find = place if x.rank else lambda scalar, *args: place(scalar[None], *args)
+    value = Opaque(name, lambda line, *args: np.atleast_1d(line)[find(line, *args)])
+    position = Opaque(f"{name} position", find)
 
     def element(which: Opaque, i: tuple[Int, ...]) -> Expr:
+        if not x.rank:
+            return which(x[()], *args)[()]
         return which(x[(*i[:d], slice(None), *i[d + keepdim :])], *args)[()]
 
     return lambda *i: element(value, i), lambda *i: element(position, i)
@@ -57,7 +73,7 @@ def argsort(x: Tensor, *, dim: Int, descending: bool):
 
 @describe("aten.msort")
 def msort(x: Tensor):
-    return lambda i, *rest: Opaque("sort", np.sort)(x[(slice(None), *rest)])[i]
+    return along("sort", np.sort, x, 0)
 
 
 @describe("aten.topk")
@@ -114,3 +130,26 @@ def searchsorted(line: Tensor, x: Tensor, sorter: Tensor | None, *, right: bool,
         return Opaque("search", position)(line[whole], x[i], *more)[()]
 
     return element
+
+
+@describe("aten.histc")
+def histc(x: Tensor, *, bins: Int, min: object, max: object):
+    low, high = number(min), number(max)  # type: ignore[arg-type]
+    if low == high:  # the range of the elements themselves
+        counts = Opaque("histogram", lambda all, bins: histogram(all, int(bins)))
+        return lambda i: counts(x[tuple(slice(None) for _ in x.shape)], bins)[i]
+
+    def counted(i: Int, value: Expr) -> Expr:
+        at = smaller(rounded_down((value - low) / (high - low) * bins), bins - 1)
+        return where((value >= low) & (value <= high) & equal(at, i), 1.0, 0.0)
+
+    return lambda i: Sum(lambda *k: counted(i, x[k]), over=x.shape)
+
+
+def histogram(x: Array, bins: int) -> Array:
+    """How many elements lie in each of equal parts of their range."""
+    low, high = x.min(), x.max()
+    if low == high:
+        low, high = low - 1, high + 1
+    at = np.minimum(((x - low) / (high - low) * bins).astype(int), bins - 1)
+    return np.bincount(at.ravel(), minlength=bins).astype(float)

@@ -12,6 +12,7 @@ from math import inf, prod
 
 from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
+    Any,
     ArgMax,
     Int,
     Max,
@@ -118,6 +119,19 @@ def max_pool2d_backward(g: Tensor, x: Tensor, indices: Tensor, *, kernel_size: I
 @describe("aten.max_pool3d_with_indices_backward")
 def max_pool3d_backward(g: Tensor, x: Tensor, indices: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):  # fmt: skip
     return max_pool_backward(3, g, x, indices, kernel_size, stride, padding, dilation)
+
+
+@describe("aten.max_unpool2d", output_size=lambda out: out.shape[-2:])
+def max_unpool2d(x: Tensor, indices: Tensor, *, out: Tensor):
+    """An element that several windows chose gets its value from any of them, as it is the same."""
+
+    def element(*i: Int) -> Expr:
+        here = flat(i[-2:], out.shape[-2:])
+        chosen = lambda p, q: equal(indices[(*i[:-2], p, q)], here)
+        value = Max(lambda p, q: where(chosen(p, q), x[(*i[:-2], p, q)], -inf), over=x.shape[-2:])
+        return where(Any(lambda p, q: chosen(p, q), over=x.shape[-2:]), value, 0.0)
+
+    return element
 
 
 # -- average --------------------------------------------------------------------------------------

@@ -186,19 +186,64 @@ def logsumexp(x: Tensor, *, dim: Dims, keepdim: bool):
 
 @describe("aten.linalg_vector_norm")
 def vector_norm(x: Tensor, *, ord: object, dim: Dims, keepdim: bool):
-    def norm(reduce: Callable[..., Expr], body: Element) -> Element:
-        return fold(reduce, x, dim, keepdim, body)
+    return norm(ord, lambda reduce, body: fold(reduce, x, dim, keepdim, body))
 
-    largest, smallest = norm(Max, absolute), norm(Min, absolute)
-    nonzero = norm(Sum, lambda v: where(differs(v, 0), 1.0, 0.0))
-    powers = norm(Sum, lambda v: power(absolute(v), ord))
-    if isinstance(ord, Int):
-        if ord == 1:
-            return norm(Sum, absolute)
-        return nonzero if ord == 0 else lambda *i: power(powers(*i), 1.0 / ord)
-    finite = lambda *i: where(equal(ord, 0), nonzero(*i), power(powers(*i), 1.0 / ord))
-    lowest = lambda *i: where(equal(ord, -inf), smallest(*i), finite(*i))
-    return lambda *i: where(equal(ord, inf), largest(*i), lowest(*i))
+
+@describe(
+    "aten.norm.Scalar", "aten.norm.ScalarOpt_dim",
+    "aten.norm.ScalarOpt_dtype", "aten.norm.ScalarOpt_dim_dtype",
+)  # fmt: skip
+def norm_dims(x: Tensor, *, p: object, dim: Dims = None, keepdim: bool = False):
+    return vector_norm(x, ord=2.0 if p is None else p, dim=dim, keepdim=keepdim)
+
+
+@describe("aten.dist")
+def dist(a: Tensor, b: Tensor, *, p: object):
+    longer, shorter = (a, b) if a.rank >= b.rank else (b, a)
+    lead = longer.rank - shorter.rank
+    pairs = zip(longer.shape[lead:], shorter.shape, strict=True)
+    shape = [*longer.shape[:lead], *(m if n == 1 else n for n, m in pairs)]
+
+    def over_all(reduce: Callable[..., Expr], body: Element) -> Element:
+        return lambda: reduce(lambda *k: body(a[k] - b[k]), over=shape)
+
+    return norm(p, over_all)
+
+
+@describe("aten.renorm")
+def renorm(x: Tensor, *, p: object, dim: Int, maxnorm: object):
+    others = [d for d in range(x.rank) if d != int(dim) % x.rank]
+    length = norm(p, lambda reduce, body: fold(reduce, x, others, True, body))
+
+    def element(*i: Int) -> Expr:
+        size = length(*i)
+        return x[i] * where(size > maxnorm, maxnorm / (size + RENORM_EPSILON), 1.0)
+
+    return element
+
+
+RENORM_EPSILON = 1e-7
+"""What the kernel of renorm adds to a norm that it divides by."""
+
+
+def norm(order: object, folded: Callable[[Callable[..., Expr], Element], Element]) -> Element:
+    """The norm of an order, given how to fold a function of the elements."""
+    largest, smallest = folded(Max, absolute), folded(Min, absolute)
+    nonzero = folded(Sum, lambda v: where(differs(v, 0), 1.0, 0.0))
+    powers = folded(Sum, lambda v: power(absolute(v), order))
+    if isinstance(order, Int):
+        if order == 1:
+            return folded(Sum, absolute)
+        return nonzero if order == 0 else lambda *i: power(powers(*i), 1.0 / order)
+    finite = lambda *i: where(equal(order, 0), nonzero(*i), power(powers(*i), 1.0 / order))
+    lowest = lambda *i: where(equal(order, -inf), smallest(*i), finite(*i))
+    return lambda *i: where(equal(order, inf), largest(*i), lowest(*i))
+
+
+@describe("aten.trace")
+def trace(x: Tensor):
+    rows, columns = x.shape
+    return lambda: Sum(lambda k: x[k, k], over=rows if rows <= columns else columns)
 
 
 # -- scans ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Resizing by nearest neighbour and by linear interpolation, in one to three dims, and the gradients.
+"""Resizing by nearest neighbour and by linear or cubic interpolation, in one to three dims, and the gradients.
 
 An output row reads input rows at a position that is a real number, ``y * size / num_out``. A whole number of times
 larger without a scale factor of its own, the nearest row is ``y // times`` and rows split between repetitions; in all
@@ -13,6 +13,8 @@ from math import prod
 
 from graphwright.describe.expression import Expr
 from graphwright.describe.language import Int, Sum, Tensor, equal, fixed, function, where
+from graphwright.describe.library.elementwise import Body, set_parameters
+from graphwright.describe.library.grid_sample import cubic as cubic_weight
 from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
@@ -20,8 +22,12 @@ Scales = Sequence[float | None] | None
 Element = Callable[..., Expr]
 Taps = list[tuple[Expr, Expr]]
 """Positions in a dim, with the weight of each."""
+Nearest = Callable[[Int, Int, Int, float | None], Expr]
+"""From an output row, both sizes and the scale factor, the input row."""
+Weigh = Callable[[Int, Int, Int, float | None, bool], Taps]
+"""The same with whether corners are aligned, for rows that are weighed."""
 
-rounded_down = function("index")
+rounded_down, absolute = function("index"), function("abs")
 smaller, larger = function("minimum"), function("maximum")
 
 
@@ -49,6 +55,24 @@ def linear(y: Int, size: Int, num_out: Int, scale: float | None, align_corners: 
     return [(low, 1 - share), (smaller(low + 1, size - 1), share)]
 
 
+def exact(y: Int, size: Int, num_out: Int, scale: float | None) -> Expr:
+    """The input row nearest to the middle of output row y."""
+    return smaller(rounded_down((y + 0.5) * ratio(size, num_out, scale)), size - 1)
+
+
+def cubic(y: Int, size: Int, num_out: Int, scale: float | None, align_corners: bool) -> Taps:
+    """The four input rows around output row y; beyond the edge, the edge is repeated."""
+    if align_corners:
+        at = y * ((size - 1) / larger(num_out - 1, 1))
+    else:
+        at = (y + 0.5) * ratio(size, num_out, scale) - 0.5
+    low = rounded_down(at)
+    return [
+        (smaller(larger(low + tap, 0), size - 1), cubic_weight(absolute(at - low - tap)))
+        for tap in (-1, 0, 1, 2)
+    ]
+
+
 def whole_times(sizes: Ints, num_out: Ints, scales: Scales) -> list[Int] | None:
     """How many times every row is repeated, where that is the same for all of them."""
     if any(s is not None for s in scales or ()) or any(
@@ -63,16 +87,18 @@ def given(scales: Scales, rank: int) -> Sequence[float | None]:
     return scales or [None] * rank
 
 
-def nearest_neighbour(x: Tensor, out: Tensor, scales: Scales) -> Element:
+def nearest_neighbour(x: Tensor, out: Tensor, scales: Scales, pick: Nearest = nearest) -> Element:
     """Repeat rows."""
     sizes, num_out = x.shape[2:], out.shape[2:]
     times = whole_times(sizes, num_out, scales)
     if times is not None:
         return lambda n, c, *y: x[(n, c, *(t // k for t, k in zip(y, times, strict=True)))]
-    return lambda n, c, *y: x[(n, c, *map(nearest, y, sizes, num_out, given(scales, len(sizes))))]
+    return lambda n, c, *y: x[(n, c, *map(pick, y, sizes, num_out, given(scales, len(sizes))))]
 
 
-def nearest_neighbour_backward(g: Tensor, out: Tensor, scales: Scales) -> Element:
+def nearest_neighbour_backward(
+    g: Tensor, out: Tensor, scales: Scales, pick: Nearest = nearest
+) -> Element:
     """Add up the gradients of a row's repetitions."""
     sizes, num_out = out.shape[2:], g.shape[2:]
     times = whole_times(sizes, num_out, scales)
@@ -85,9 +111,7 @@ def nearest_neighbour_backward(g: Tensor, out: Tensor, scales: Scales) -> Elemen
         def add_up(dim: int, y: Ints) -> Expr:
             if dim == len(rows):
                 return g[(n, c, *y)]
-            where_from = lambda t: nearest(
-                t, sizes[dim], num_out[dim], given(scales, len(rows))[dim]
-            )
+            where_from = lambda t: pick(t, sizes[dim], num_out[dim], given(scales, len(rows))[dim])
             here = lambda t: equal(where_from(t), rows[dim])
             return Sum(lambda t: where(here(t), add_up(dim + 1, (*y, t)), 0), over=num_out[dim])
 
@@ -96,13 +120,15 @@ def nearest_neighbour_backward(g: Tensor, out: Tensor, scales: Scales) -> Elemen
     return element
 
 
-def interpolation(x: Tensor, out: Tensor, align_corners: bool, scales: Scales) -> Element:
-    """Weigh the corners of the cell that an output element falls in."""
+def interpolation(
+    x: Tensor, out: Tensor, align_corners: bool, scales: Scales, weigh: Weigh = linear
+) -> Element:
+    """Weigh the elements around the place of an output element."""
     sizes, num_out = x.shape[2:], out.shape[2:]
     corners = [align_corners] * len(sizes)
 
     def element(n: Int, c: Int, *y: Int) -> Expr:
-        taps = map(linear, y, sizes, num_out, given(scales, len(sizes)), corners)
+        taps = map(weigh, y, sizes, num_out, given(scales, len(sizes)), corners)
         terms = [
             (x[(n, c, *(at for at, _ in cell))], [w for _, w in cell]) for cell in product(*taps)
         ]
@@ -112,17 +138,18 @@ def interpolation(x: Tensor, out: Tensor, align_corners: bool, scales: Scales) -
     return element
 
 
-def interpolation_backward(g: Tensor, out: Tensor, align_corners: bool, scales: Scales) -> Element:
+def interpolation_backward(
+    g: Tensor, out: Tensor, align_corners: bool, scales: Scales, weigh: Weigh = linear
+) -> Element:
     """Add up the gradients of the outputs that an element takes part in, weighed alike."""
     sizes, num_out = out.shape[2:], g.shape[2:]
 
     def element(n: Int, c: Int, *rows: Int) -> Expr:
         def weight(dim: int, y: Int) -> Expr:
             scale = given(scales, len(rows))[dim]
-            low, high = linear(y, sizes[dim], num_out[dim], scale, align_corners)
-            return where(equal(low[0], rows[dim]), low[1], 0.0) + where(
-                equal(high[0], rows[dim]), high[1], 0.0
-            )
+            taps = weigh(y, sizes[dim], num_out[dim], scale, align_corners)
+            shares = [where(equal(at, rows[dim]), share, 0.0) for at, share in taps]
+            return sum(shares[1:], start=shares[0])
 
         def add_up(dim: int, y: Ints) -> Expr:
             if dim == len(rows):
@@ -140,57 +167,54 @@ OUTPUT = {"output_size": lambda out: out.shape[2:]}
 BACKWARD = {"output_size": lambda g: g.shape[2:], "input_size": lambda out: out.shape}
 
 
-@describe("aten.upsample_nearest1d", **OUTPUT)
-def nearest1d(x: Tensor, *, scales: float | None, out: Tensor):
-    return nearest_neighbour(x, out, [scales])
+def in_order(scales: dict[str, float | None]) -> list[float | None]:
+    """The scale factors of one dim after the other, as their names are sorted: depth, height, width."""
+    return [scales[name] for name in sorted(scales)]
 
 
-@describe("aten.upsample_nearest2d", **OUTPUT)
-def nearest2d(x: Tensor, *, scales_h: float | None, scales_w: float | None, out: Tensor):
-    return nearest_neighbour(x, out, [scales_h, scales_w])
+def _describe_nearest(name: str, scales: Sequence[str], pick: Nearest) -> None:
+    def forward(x: Tensor, *, out: Tensor, **factors: float | None):
+        return nearest_neighbour(x, out, in_order(factors), pick)
+
+    def backward(g: Tensor, *, out: Tensor, **factors: float | None):
+        return nearest_neighbour_backward(g, out, in_order(factors), pick)
+
+    def vec(x: Tensor, *, scale_factors: Scales, out: Tensor):
+        return nearest_neighbour(x, out, scale_factors, pick)
+
+    _register(name, scales, forward, backward, vec)
 
 
-@describe("aten.upsample_linear1d", **OUTPUT)
-def linear1d(x: Tensor, *, align_corners: bool, scales: float | None, out: Tensor):
-    return interpolation(x, out, align_corners, [scales])
+def _describe_interpolation(name: str, scales: Sequence[str], weigh: Weigh) -> None:
+    def forward(x: Tensor, *, align_corners: bool, out: Tensor, **factors: float | None):
+        return interpolation(x, out, align_corners, in_order(factors), weigh)
+
+    def backward(g: Tensor, *, align_corners: bool, out: Tensor, **factors: float | None):
+        return interpolation_backward(g, out, align_corners, in_order(factors), weigh)
+
+    def vec(x: Tensor, *, align_corners: bool, scale_factors: Scales, out: Tensor):
+        return interpolation(x, out, align_corners, scale_factors, weigh)
+
+    _register(name, ["align_corners", *scales], forward, backward, vec)
 
 
-@describe("aten.upsample_bilinear2d", **OUTPUT)
-def bilinear2d(
-    x: Tensor, *, align_corners: bool, scales_h: float | None, scales_w: float | None, out: Tensor
-):
-    return interpolation(x, out, align_corners, [scales_h, scales_w])
-
-
-@describe("aten.upsample_nearest1d_backward", **BACKWARD)
-def nearest1d_backward(g: Tensor, *, scales: float | None, out: Tensor):
-    return nearest_neighbour_backward(g, out, [scales])
-
-
-@describe("aten.upsample_nearest2d_backward", **BACKWARD)
-def nearest2d_backward(g: Tensor, *, scales_h: float | None, scales_w: float | None, out: Tensor):
-    return nearest_neighbour_backward(g, out, [scales_h, scales_w])
-
-
-@describe("aten.upsample_linear1d_backward", **BACKWARD)
-def linear1d_backward(g: Tensor, *, align_corners: bool, scales: float | None, out: Tensor):
-    return interpolation_backward(g, out, align_corners, [scales])
-
-
-@describe("aten.upsample_bilinear2d_backward", **BACKWARD)
-def bilinear2d_backward(g: Tensor, *, align_corners: bool, scales_h: float | None, scales_w: float | None, out: Tensor):  # fmt: skip
-    return interpolation_backward(g, out, align_corners, [scales_h, scales_w])
+def _register(name: str, attrs: Sequence[str], forward: Body, backward: Body, vec: Body) -> None:
+    set_parameters(forward, ["x"], [*attrs, "out"])
+    set_parameters(backward, ["g"], [*attrs, "out"])
+    describe(f"aten.{name}", **OUTPUT)(forward)
+    describe(f"aten.{name}_backward", **BACKWARD)(backward)
+    describe(f"aten.{name}.vec", output_size=_restated)(vec)
 
 
 def _restated(out: Tensor, output_size: Ints | None) -> object:
     return None if output_size is None else out.shape[2:]
 
 
-@describe("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec", output_size=_restated)  # fmt: skip
-def nearest_vec(x: Tensor, *, scale_factors: Scales, out: Tensor):
-    return nearest_neighbour(x, out, scale_factors)
+_SCALES = {1: ["scales"], 2: ["scales_h", "scales_w"], 3: ["scales_d", "scales_h", "scales_w"]}
 
-
-@describe("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec", output_size=_restated)  # fmt: skip
-def linear_vec(x: Tensor, *, align_corners: bool, scale_factors: Scales, out: Tensor):
-    return interpolation(x, out, align_corners, scale_factors)
+for _rank, _scales in _SCALES.items():
+    _describe_nearest(f"upsample_nearest{_rank}d", _scales, nearest)
+    _describe_nearest(f"_upsample_nearest_exact{_rank}d", _scales, exact)
+for _rank, _name in {1: "linear1d", 2: "bilinear2d", 3: "trilinear3d"}.items():
+    _describe_interpolation(f"upsample_{_name}", _SCALES[_rank], linear)
+_describe_interpolation("upsample_bicubic2d", _SCALES[2], cubic)

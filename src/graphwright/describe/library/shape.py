@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
+from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
     Int,
     Tensor,
@@ -146,7 +147,7 @@ def diagonal(x: Tensor, *, offset: Int, dim1: Int, dim2: Int):
 
 @describe("aten.unfold", size=lambda out: out.shape[-1])
 def unfold(x: Tensor, *, dimension: Int, step: Int):
-    d = int(dimension) % x.rank
+    d = int(dimension) % max(x.rank, 1)
     return lambda *i: x[at(i[:-1], d, i[d] * step + i[-1])]
 
 
@@ -155,13 +156,31 @@ def unfold(x: Tensor, *, dimension: Int, step: Int):
 
 @describe("aten.flip")
 def flip(x: Tensor, *, dims: Ints):
-    flipped = {int(d) % x.rank for d in dims}
+    flipped = {int(d) % x.rank for d in dims if x.rank}
     return lambda *i: x[
         tuple(
             n - 1 - k if d in flipped else k
             for d, (k, n) in enumerate(zip(i, x.shape, strict=True))
         )
     ]
+
+
+@describe("aten.rot90")
+def rot90(x: Tensor, *, k: Int, dims: Ints):
+    a, b = (int(d) % x.rank for d in dims)
+
+    def element(*i: Int) -> Expr:
+        down, right = i[a], i[b]
+        for _ in range(int(k) % 4):  # each turn takes (down, right) back to where it came from
+            down, right = right, -down
+        turned = [(a, down), (b, right)]
+        flipped = {1: [b], 2: [a, b], 3: [a]}.get(int(k) % 4, [])
+        index = dict(enumerate(i)) | {
+            d: n + x.shape[d] - 1 if d in flipped else n for d, n in turned
+        }
+        return x[tuple(index[d] for d in range(x.rank))]
+
+    return element
 
 
 @describe("aten.roll")
@@ -192,7 +211,9 @@ def repeat(x: Tensor, *, out: Tensor):
     "aten.repeat_interleave.self_int",
     output_size=lambda out, dim: out.shape[0 if dim is None else dim],
 )
-def repeat_interleave(x: Tensor, *, repeats: Int, dim: Int | None):
+def repeat_interleave(x: Tensor, *, repeats: Int, dim: Int | None, out: Tensor):
+    if not x.rank:  # there is nothing to cut that would make fewer repetitions
+        whole(out.shape[0])
     if dim is None:
         return lambda i: x[unflatten(i // repeats, x.shape)]
     d = int(dim) % x.rank

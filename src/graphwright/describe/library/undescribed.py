@@ -19,3 +19,17 @@ leave_undescribed(
     "graphwright.convolution_grad_input, graphwright.convolution_grad_weight, aten.sum.dim_IntList",
     "aten.convolution_backward",
 )
+leave_undescribed(
+    "PyTorch has no CPU kernel for it, and a description that cannot be run cannot be checked",
+    "aten._fused_rms_norm_backward",
+)
+leave_undescribed(
+    "writes into the memory that its argument lies in; a graph has no strides",
+    "aten.as_strided_scatter",
+)
+leave_undescribed(
+    "the signs of its vectors are the choice of the LAPACK that runs it, so two machines may differ",
+    "aten._linalg_svd",
+    "aten._linalg_eigh",
+    "aten.linalg_eig",
+)

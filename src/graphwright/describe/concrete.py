@@ -1,0 +1,116 @@
+"""What a trace says for sizes that are known: its expressions with the numbers put in, as simple as they get.
+
+A part of a split may take other decisions than the whole (``if n == 1``, a dim that becomes 1 and looks broadcast), and
+then has a trace of its own. It computes the same if the two say the same for the part's sizes:
+
+    whole   x[i // 3, i % 3]      part of 3 elements, i in [0, 3)     x[0, i]
+    part    x[0, i]               the same sizes                      x[0, i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphwright.describe.expression import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    OpaqueCall,
+    Reduce,
+)
+from graphwright.describe.trace import Trace
+from graphwright.symbolic import (
+    Atom,
+    Interval,
+    Poly,
+    Quotient,
+    Remainder,
+    Symbol,
+    interval_of,
+)
+
+
+def concrete_outputs(traced: Trace, values: Mapping[Symbol, int]) -> tuple[Expr, ...]:
+    """Each output's expression for these sizes and attributes, its variables named by their position."""
+    found: list[Expr] = []
+    for output in traced.outputs:
+        extents = [int(traced.extents[v].evaluate(values)) for v in output.variables]
+        start = _Concrete({s: Poly.const(n) for s, n in values.items()}, {}, 0)
+        found.append(start.bind(output.variables, extents)[1].expression(output.body))
+    return tuple(found)
+
+
+class _Concrete:
+    """Expressions under given values of symbols and given ranges of the variables that are left."""
+
+    def __init__(
+        self, values: Mapping[Symbol, Poly], ranges: Mapping[Symbol, Interval], depth: int
+    ) -> None:
+        self.values, self.ranges, self.depth = values, ranges, depth
+
+    def bind(
+        self, variables: tuple[Symbol, ...], extents: list[int]
+    ) -> tuple[tuple[Symbol, ...], _Concrete]:
+        """Variables under names that tell their depth; one with a single value is that value."""
+        fresh = tuple(Symbol(f"#{self.depth + n}") for n in range(len(variables)))
+        values, ranges = dict(self.values), dict(self.ranges)
+        for variable, name, extent in zip(variables, fresh, extents, strict=True):
+            values[variable] = Poly.const(0) if extent == 1 else Poly.of(name)
+            ranges[name] = Interval(Poly.const(0), Poly.const(extent - 1))
+        return fresh, _Concrete(values, ranges, self.depth + len(fresh))
+
+    def expression(self, expr: Expr) -> Expr:
+        match expr:
+            case IndexValue(index):
+                poly = self.poly(index)
+                return IndexValue(poly) if poly.constant is None else Const(poly.constant)
+            case Access(tensor, index, fill, name):
+                return Access(tensor, tuple(self._index(i) for i in index), fill, name)
+            case Call(function, args):
+                return Call(function, tuple(map(self.expression, args)))
+            case OpaqueCall(function, args, index):
+                made = tuple(map(self.expression, args))
+                return OpaqueCall(function, made, tuple(map(self.poly, index)))
+            case Reduce(reducer, variables, extents, body):
+                sizes = [self.poly(extent) for extent in extents]
+                fresh, inner = self.bind(variables, [size.constant or 0 for size in sizes])
+                return Reduce(reducer, fresh, tuple(sizes), inner.expression(body))
+            case _:
+                return expr
+
+    def _index(self, index: Poly | Expr | None) -> Poly | Expr | None:
+        if isinstance(index, Poly):
+            return self.poly(index)
+        return None if index is None else self.expression(index)
+
+    def poly(self, poly: Poly) -> Poly:
+        """`poly` with the values put in; a quotient that is the same over all of a range is a number."""
+        total = Poly.const(0)
+        for monomial, coefficient in poly.terms:
+            product = Poly.const(coefficient)
+            for atom in monomial:
+                product = product * self._atom(atom)
+            total = total + product
+        return total
+
+    def _atom(self, atom: Atom) -> Poly:
+        if isinstance(atom, Symbol):
+            return self.values[atom]
+        top, bottom = self.poly(atom.numerator), self.poly(atom.denominator)
+        quotient = self._quotient(top, bottom.constant)
+        match atom:
+            case Quotient():
+                return top // bottom if quotient is None else Poly.const(quotient)
+            case Remainder():
+                return top % bottom if quotient is None else top - bottom * quotient
+
+    def _quotient(self, top: Poly, bottom: int | None) -> int | None:
+        if bottom is None or bottom <= 0:
+            return None
+        covered = interval_of(top, self.ranges)
+        low, high = covered.low.constant, covered.high.constant
+        if low is None or high is None or low // bottom != high // bottom:
+            return None
+        return low // bottom
