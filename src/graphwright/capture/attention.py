@@ -30,6 +30,7 @@ def attention(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the attention's output and the logarithm of each row's normaliser."""
+    key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores, _ = _scores(query, key, is_causal, attn_mask, scale)
     normaliser = scores.logsumexp(-1)
     weights = _weights(scores, normaliser)
@@ -50,6 +51,8 @@ def attention_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value."""
+    num_heads = key.shape[1]
+    key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores, factor = _scores(query, key, is_causal, attn_mask, scale)
     weights = _weights(scores, logsumexp)
     grad = as_float32(grad_out)
@@ -57,9 +60,20 @@ def attention_backward(
     grad_scores = weights * (grad @ as_float32(value).mT - along) * factor
     return (
         (grad_scores @ as_float32(key)).to(query.dtype),
-        (grad_scores.mT @ as_float32(query)).to(key.dtype),
-        (weights.mT @ grad).to(value.dtype),
+        _for_shared_heads(grad_scores.mT @ as_float32(query), num_heads).to(key.dtype),
+        _for_shared_heads(weights.mT @ grad, num_heads).to(value.dtype),
     )
+
+
+def _for_each_head(query: Tensor, shared: Tensor) -> Tensor:
+    """Keys or values for every head of the queries, where several heads share one."""
+    return shared.repeat_interleave(query.shape[1] // shared.shape[1], dim=1)
+
+
+def _for_shared_heads(gradient: Tensor, num_heads: int) -> Tensor:
+    """The gradient of shared keys or values: the sum over the heads that share them."""
+    batch, _, *rest = gradient.shape
+    return gradient.reshape(batch, num_heads, -1, *rest).sum(2)
 
 
 def _scores(

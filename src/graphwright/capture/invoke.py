@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import torch
@@ -27,6 +27,14 @@ def overload_of(op: str) -> torch._ops.OpOverload:
     return overload
 
 
+_SPECIAL: dict[str, Callable[[torch.Tensor, Mapping[str, Attr]], torch.Tensor]] = {
+    # a graph has no strides, so a view may have to copy
+    "aten.view": lambda x, attrs: x.reshape(attrs["size"]),  # type: ignore[arg-type]
+    # dropout's draw: eager fills in the order of memory
+    "aten.bernoulli.p": lambda x, attrs: torch.empty_like(x).bernoulli_(attrs["p"]),  # type: ignore[arg-type]
+}
+
+
 def call_kernel(
     op: str,
     inputs: Sequence[torch.Tensor | None],
@@ -34,10 +42,11 @@ def call_kernel(
     device: torch.device | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Run `op` on real tensors; always a tuple of outputs. `device` is for operators without inputs."""
-    if op == "aten.view":  # a graph has no strides, so a view may have to copy
+    special = _SPECIAL.get(op)
+    if special is not None:
         x = inputs[0]
         assert x is not None
-        return (x.reshape(attrs["size"]),)  # type: ignore[arg-type]
+        return (special(x, attrs),)
     device = next((t.device for t in inputs if t is not None), device or _CPU)
     call = join_arguments(overload_of(op), len(inputs), attrs)
     try:

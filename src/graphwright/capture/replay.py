@@ -153,8 +153,6 @@ def _run(
 ) -> Sequence[Tensor]:
     if node.op == CONSTANT_OP:
         return (_constant(node, graph.tensors[node.name].type, device),)
-    if node.op == "aten.bernoulli.p":  # dropout's draw: eager fills in the order of memory
-        return (torch.empty_like(arguments[0]).bernoulli_(node.attrs["p"]),)  # type: ignore[arg-type]
     return call_kernel(node.op, arguments, node.attrs, device)
 
 

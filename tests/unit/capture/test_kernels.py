@@ -89,3 +89,20 @@ def test_attention_from_its_definition(causal: bool, masked: bool) -> None:
         attention.attention_backward(*args, **options),
         aten._scaled_dot_product_flash_attention_for_cpu_backward(*args, **options),
     )
+
+
+def test_attention_by_its_definition_lets_heads_share_keys() -> None:
+    from graphwright.capture.attention import attention, attention_backward
+
+    torch.manual_seed(0)
+    query, grad = (torch.randn(2, 6, 5, 8).double() for _ in range(2))
+    key, value = (torch.randn(2, 2, 5, 8).double() for _ in range(2))
+    native = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, True
+    )
+    for found, wanted in zip(attention(query, key, value, 0.0, True), native, strict=True):
+        torch.testing.assert_close(found.double(), wanted.double(), rtol=1e-6, atol=1e-6)
+    inputs = (grad, query, key, value, *native, 0.0, True)
+    wanted = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*inputs)
+    for found, gradient in zip(attention_backward(*inputs), wanted, strict=True):
+        torch.testing.assert_close(found, gradient, rtol=1e-6, atol=1e-6)
