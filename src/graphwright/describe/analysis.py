@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 
 from graphwright.describe.expression import (
@@ -144,10 +145,11 @@ def _split_moving(
     else:
         out_size = {}
     _check_kept(trace, out_size)
-    reads = _reads(trace.outputs[number].body)
+    reads = _reads(trace, number)
+    used = list(reads.values)
     if scatter is not None:  # the mask moves what the variable is compared with
         for _ in range(scatter.num_comparisons):
-            reads.values.remove(Poly.of(variable))
+            used.remove(Poly.of(variable))
     ranges = {v: Interval(Poly.const(0), extent - 1) for v, extent in trace.extents.items()}
     ranges[variable] = Interval(_lo, _end - 1)
 
@@ -168,7 +170,7 @@ def _split_moving(
             moved[key] = options
         else:  # ``i % n`` with an aligned i: every part reads the dim as the whole does
             still += [read.index for read in options]
-    values = [(i, motion.advance(i)) for i in (*reads.values, *still)]
+    values = [(i, motion.advance(i)) for i in (*used, *still)]
 
     failure = _Refused("")
     for starts in product(*(_starts(options) for options in moved.values())):
@@ -275,9 +277,10 @@ class _Reads:
     values: list[Poly] = field(default_factory=list)
 
 
-def _reads(body: Expr) -> _Reads:
+@cache
+def _reads(trace: Trace, number: int) -> _Reads:
     reads = _Reads()
-    for expr in walk(body):
+    for expr in walk(trace.outputs[number].body):
         match expr:
             case Access(tensor, index, fill):
                 for dim, i in enumerate(index):

@@ -234,12 +234,15 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and everything beneath it, parents first."""
+    """`expr` and everything beneath it, each object once however often it is used."""
     stack = [expr]
+    seen: set[int] = set()
     while stack:
         top = stack.pop()
-        yield top
-        stack.extend(reversed(children(top)))
+        if id(top) not in seen:
+            seen.add(id(top))
+            yield top
+            stack.extend(reversed(children(top)))
 
 
 def indices_of(expr: Expr) -> tuple[Poly, ...]:

@@ -76,7 +76,8 @@ class Poly:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         kept = [(monomial, c) for monomial, c in terms.items() if c]
-        kept.sort(key=lambda term: _monomial_key(term[0]))
+        if len(kept) > 1:
+            kept.sort(key=lambda term: _monomial_key(term[0]))
         self.terms = tuple(kept)
         self._hash = hash(self.terms)
 
@@ -110,7 +111,13 @@ class Poly:
         return Poly({monomial: -c for monomial, c in self.terms})
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + -Poly.of(other)
+        other = Poly.of(other)
+        if not other.terms:
+            return self
+        terms = dict(self.terms)
+        for monomial, c in other.terms:
+            terms[monomial] = terms.get(monomial, 0) - c
+        return Poly(terms)
 
     def __rsub__(self, other: int) -> Poly:
         return Poly.of(other) - self
@@ -259,6 +266,7 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
     return (2, repr(atom))
 
 
+@lru_cache(maxsize=65536)
 def _monomial_key(monomial: Monomial) -> tuple[tuple[int, str], ...]:
     return tuple(_atom_key(atom) for atom in monomial)
 
