@@ -37,6 +37,7 @@ from graphwright.describe.expression import (
     OpaqueCall,
     Reduce,
     children,
+    distinct,
     indices_of,
     walk,
 )
@@ -109,7 +110,7 @@ def _output_splits(trace: Trace, number: int) -> tuple[list[SymbolicSplit], list
     candidates: list[tuple[Symbol, Join | None]] = [
         (v, Concat(dim)) for dim, v in enumerate(output.variables)
     ]
-    for expr in walk(output.body):
+    for expr in distinct(output.body):
         if isinstance(expr, Reduce):
             combine = Combine(expr.reducer) if passes(output.body, expr) else None
             candidates += [(v, combine) for v in expr.variables]
@@ -388,7 +389,7 @@ def _check_extents(
 ) -> None:
     """Other indices keep their extents in a part, and `variable` runs over the part alone."""
     output = trace.outputs[number]
-    bound = {v for e in walk(output.body) if isinstance(e, Reduce) for v in e.variables}
+    bound = {v for e in distinct(output.body) if isinstance(e, Reduce) for v in e.variables}
     for other in (*output.variables, *bound):
         extent = trace.extents[other]
         want = _end - _lo if other == variable else extent
@@ -416,7 +417,7 @@ def passes(expr: Expr, reduction: Reduce) -> bool:
         return False
     if expr is reduction:
         return True
-    inside = [child for child in children(expr) if any(e is reduction for e in walk(child))]
+    inside = [child for child in children(expr) if any(e is reduction for e in distinct(child))]
     if len(inside) != 1 or not passes(inside[0], reduction):
         return False
     match expr:
@@ -441,6 +442,8 @@ def passes(expr: Expr, reduction: Reduce) -> bool:
 def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
     output = trace.outputs[number]
     found: list[SymbolicSplit] = []
+    if not any(isinstance(e, Access) and children(e) for e in distinct(output.body)):
+        return found  # no index depends on data
     accesses = [e for e in walk(output.body) if isinstance(e, Access)]
     for access in accesses:
         if sum(a.tensor == access.tensor for a in accesses) > 1:

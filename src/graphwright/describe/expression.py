@@ -234,7 +234,16 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and everything beneath it, each object once however often it is used."""
+    """`expr` and everything beneath it, parents first; what is used twice comes twice."""
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(children(top)))
+
+
+def distinct(expr: Expr) -> Iterator[Expr]:
+    """The same, each object once however often it is used."""
     stack = [expr]
     seen: set[int] = set()
     while stack:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 
-from graphwright.describe.expression import Access, Reduce, indices_of, walk
+from graphwright.describe.expression import Access, Reduce, distinct, indices_of, walk
 from graphwright.describe.language import size_symbol
 from graphwright.describe.symbolic_split import Join, Refusal, Same, SymbolicSplit
 from graphwright.describe.trace import Trace
@@ -117,13 +117,13 @@ def _empty_if_same(trace: Trace, number: int) -> set[tuple[Poly, Poly]]:
 
 
 def _tensors(trace: Trace, number: int) -> set[int]:
-    return {e.tensor for e in walk(trace.outputs[number].body) if isinstance(e, Access)}
+    return {e.tensor for e in distinct(trace.outputs[number].body) if isinstance(e, Access)}
 
 
 def _symbols(trace: Trace, number: int) -> set[Symbol]:
     """The sizes and attributes that an output's values, indices and extents depend on."""
     output = trace.outputs[number]
-    expressions = list(walk(output.body))
+    expressions = list(distinct(output.body))
     bound = [v for e in expressions if isinstance(e, Reduce) for v in e.variables]
     polys: list[Poly] = [trace.extents[v] for v in (*output.variables, *bound)]
     return set().union(*(p.symbols for p in chain(polys, *map(indices_of, expressions))))

@@ -19,7 +19,7 @@ from graphwright.describe.expression import (
     Random,
     Reduce,
     Scalar,
-    walk,
+    distinct,
 )
 from graphwright.describe.language import size_symbol
 from graphwright.describe.trace import Trace
@@ -89,7 +89,9 @@ def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
 
     ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither.
     """
-    used = sorted({e.tensor for o in trace.outputs for e in walk(o.body) if isinstance(e, Access)})
+    used = sorted(
+        {e.tensor for o in trace.outputs for e in distinct(o.body) if isinstance(e, Access)}
+    )
     sizes = range(1, len(used) + 1) if len(used) <= 4 else (1, len(used))
     found: list[frozenset[int]] = []
     for size in sizes:
@@ -106,7 +108,7 @@ def is_elementwise(trace: Trace) -> bool:
     """
     ones = {poly + 1 for name, poly, answer in trace.guards if name == "eq" and answer}
     for output in trace.outputs:
-        for expr in walk(output.body):
+        for expr in distinct(output.body):
             match expr:
                 case Reduce() | OpaqueCall():
                     return False

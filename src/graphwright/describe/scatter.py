@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphwright.describe.expression import Access, Call, Const, Expr, IndexValue, walk
+from graphwright.describe.expression import Access, Call, Const, Expr, IndexValue, distinct, walk
 from graphwright.describe.properties import degree
 from graphwright.describe.trace import Lambda
 from graphwright.symbolic import Atom, Poly, Symbol
@@ -45,7 +45,9 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
     That index is only ever compared with the variable, to choose between 0 and something linear in a source, and the
     source is read nowhere else, at the position of the index. So a 0 in the source does what a failed comparison does.
     """
-    if variable not in output.variables:
+    if variable not in output.variables or not any(
+        isinstance(e, Call) and _compared(e, variable) for e in distinct(output.body)
+    ):
         return None
     nodes = list(walk(output.body))
     comparisons = [e for e in nodes if isinstance(e, Call) and _compared(e, variable)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphwright.describe.expression import Expr, Random, Scalar, lift, walk
+from graphwright.describe.expression import Expr, Random, Scalar, distinct, lift
 from graphwright.describe.language import (
     COMPARE,
     TRACING,
@@ -65,7 +65,7 @@ class Trace:
     @property
     def random(self) -> bool:
         """Whether elements are drawn at random."""
-        return any(isinstance(e, Random) for output in self.outputs for e in walk(output.body))
+        return any(isinstance(e, Random) for output in self.outputs for e in distinct(output.body))
 
     def environment(self, attrs: Mapping[str, Attr], types: Types) -> dict[Symbol, int]:
         """The value of every symbol for one call."""
