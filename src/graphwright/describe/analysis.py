@@ -234,13 +234,7 @@ class _Motion:
             return index
         if not self.aligns:
             return index.substitute({self.variable: Poly.of(self.variable) + _lo})
-        total = Poly.const(0)
-        for monomial, coefficient in index.terms:
-            term = Poly.const(coefficient)
-            for atom in monomial:
-                term = term * self._advance_atom(atom)
-            total = total + term
-        return total
+        return index.map_atoms(self._advance_atom)
 
     def _advance_atom(self, atom: Atom) -> Poly:
         if isinstance(atom, Symbol):

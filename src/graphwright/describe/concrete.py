@@ -87,13 +87,7 @@ class _Concrete:
 
     def poly(self, poly: Poly) -> Poly:
         """`poly` with the values put in; a quotient that is the same over all of a range is a number."""
-        total = Poly.const(0)
-        for monomial, coefficient in poly.terms:
-            product = Poly.const(coefficient)
-            for atom in monomial:
-                product = product * self._atom(atom)
-            total = total + product
-        return total
+        return poly.map_atoms(self._atom)
 
     def _atom(self, atom: Atom) -> Poly:
         if isinstance(atom, Symbol):

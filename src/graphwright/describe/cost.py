@@ -25,6 +25,7 @@ from graphwright.describe.expression import (
     Random,
     Reduce,
     children,
+    conjuncts,
     free_indices,
     indices_of,
     rename_bound,
@@ -130,7 +131,7 @@ class _Counter:
         """The value that is chosen where equalities hold, and one in how many that is; None if `expr` chooses otherwise."""
         match expr:
             case Call("where", (condition, value, Const(0))):
-                found = [self._rarity(test) for test in _conjuncts(condition)]
+                found = [self._rarity(test) for test in conjuncts(condition)]
                 kept = tuple(poly for poly in found if poly is not None)
                 return (value, kept) if kept else None
             case _:
@@ -147,14 +148,6 @@ class _Counter:
             case _:
                 pass
         return None
-
-
-def _conjuncts(condition: Expr) -> list[Expr]:
-    match condition:
-        case Call("and", (a, b)):
-            return [*_conjuncts(a), *_conjuncts(b)]
-        case _:
-            return [condition]
 
 
 def _reads(expr: Expr) -> bool:

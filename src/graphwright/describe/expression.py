@@ -267,6 +267,15 @@ def indices_of(expr: Expr) -> tuple[Poly, ...]:
             return ()
 
 
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that have to hold together for `condition`."""
+    match condition:
+        case Call("and", (a, b)):
+            return [*conjuncts(a), *conjuncts(b)]
+        case _:
+            return [condition]
+
+
 def free_indices(expr: Expr) -> frozenset[Symbol]:
     """The index variables that `expr` depends on and does not itself reduce."""
     found: set[Symbol] = set().union(*(index.indices for index in indices_of(expr)))

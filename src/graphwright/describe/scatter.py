@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphwright.describe.expression import Access, Call, Const, Expr, IndexValue, distinct, walk
+from graphwright.describe.expression import (
+    Access,
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    conjuncts,
+    distinct,
+    walk,
+)
 from graphwright.describe.properties import degree
 from graphwright.describe.trace import Lambda
 from graphwright.symbolic import Atom, Poly, Symbol
@@ -55,7 +64,7 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
     for expr in nodes:
         match expr:
             case Call("where", (condition, value, Const(0))):
-                if any(c in comparisons for c in _conjuncts(condition)):
+                if any(c in comparisons for c in conjuncts(condition)):
                     chosen.append(value)
             case _:
                 pass
@@ -90,14 +99,6 @@ def _compared(expr: Call, variable: Symbol) -> bool:
             return index.atom == variable
         case _:
             return False
-
-
-def _conjuncts(condition: Expr) -> list[Expr]:
-    match condition:
-        case Call("and", (a, b)):
-            return _conjuncts(a) + _conjuncts(b)
-        case _:
-            return [condition]
 
 
 def _places(access: Access, positions: list[Atom | None]) -> Iterator[int | None]:

@@ -13,7 +13,7 @@ Everything here is exact; nothing is ever rounded, and no assumption is made abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -193,11 +193,15 @@ class Poly:
         """Replace symbols, also inside quotients and remainders."""
         if self.symbols.isdisjoint(values):
             return self
+        return self.map_atoms(lambda atom: _substitute_atom(atom, values))
+
+    def map_atoms(self, function: Callable[[Atom], Poly]) -> Poly:
+        """The polynomial with every atom replaced by what `function` makes of it."""
         total = _const(0)
         for monomial, c in self.terms:
             product = _const(c)
             for atom in monomial:
-                product = product * _substitute_atom(atom, values)
+                product = product * function(atom)
             total = total + product
         return total
 
