@@ -19,6 +19,7 @@ import warnings
 
 from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
+from graphwright.describe import properties, types_of
 from graphwright.ir import Graph, summarize
 
 GB, MIB = 10**9, 2**20
@@ -54,7 +55,7 @@ WHY = {
 
 
 def explain(name: str, graph: Graph) -> str:
-    views = sum(node.op in ("aten.view", "aten.permute", "aten.expand") for node in graph.nodes)
+    views = sum(properties(node.op, node.attrs, types_of(graph, node)).view for node in graph.nodes)
     updates = sum(node.phase == "update" for node in graph.nodes)
     norms = sum(node.op == "aten.rsqrt" and node.phase == "forward" for node in graph.nodes)
     text = f"{name}: {WHY[name]} Of our {len(graph.nodes):,} operators {views:,} are views and {updates:,} update arithmetic"

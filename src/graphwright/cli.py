@@ -86,7 +86,7 @@ def demo(
     ] = None,
 ) -> None:
     """Capture a model that is far too big for this machine, and find every way to split its convolution."""
-    from graphwright.describe import node_splits, types_of
+    from graphwright.describe import cost, node_splits, types_of
     from graphwright.report import operator_report, show_graph, show_operator, show_splits
 
     if ":" in model or model.endswith(".py"):
@@ -101,10 +101,10 @@ def demo(
         found = {node.name: node_splits(graph, node) for node in graph.nodes}
     show_splits(graph, found, console)
     costly = max(
-        (n for n in graph.nodes if n.op in ("aten.convolution", "aten.mm", "aten.bmm")),
-        key=lambda n: sum(t.nbytes for t in types_of(graph, n).inputs if t is not None),
+        (node for node in graph.nodes if node.phase == "forward"),
+        key=lambda node: cost(node.op, node.attrs, types_of(graph, node)).operations,
     )
-    console.print(f"\nThe operator with the most bytes, at [bold]{costly.module}[/]:")
+    console.print(f"\nThe forward operator with the most arithmetic, at [bold]{costly.module}[/]:")
     show_operator(operator_report(costly.op, costly.attrs, types_of(graph, costly)), console)
     if output is not None:
         console.save_svg(str(output), title=f"graphwright demo --model {model}")
