@@ -229,3 +229,101 @@ class InvalidCall(GraphwrightError):
     The message names it and shows the operator's schema. Attributes with a default may be left out, and so may optional
     tensors at the end; tensors are PyTorch's own, in the order of the schema.
     """
+
+
+# Simulation of task graphs
+
+
+class InvalidTaskGraph(GraphwrightError):
+    """A task graph breaks a rule that the simulation relies on; the message names the task and the rule.
+
+    Durations are not negative, keys increase, edges lead from a task to a later one (so there is no cycle), resources
+    exist, and every piece of memory is made by some task. Task graphs that Graphwright expands from a plan are valid, so this one was made
+    or changed by hand.
+    """
+
+
+# machine: clusters and the store of measured costs
+
+
+class InvalidCluster(GraphwrightError):
+    """A cluster's figures are missing, impossible or unknown.
+
+    The message names the file, the table, the key and the value. Bandwidths are bytes a second ("450GB/s") or bits
+    ("100Gb/s"), sizes bytes ("80GB", "16GiB"), times seconds ("4us"), rates operations a second ("67T"). Start from a
+    preset that is close: ``graphwright.machine.save(cluster("dgx-h100"), "mine.toml")`` writes one to change.
+    """
+
+
+class UnknownCluster(GraphwrightError):
+    """No preset has that name, and it is not a TOML file either.
+
+    The message lists the presets and the closest one. Append a count for more of the outermost level ("dgx-h100:4"),
+    use "local:4" for four processes on this machine, or give the path of a TOML file of your own.
+    """
+
+
+class ClusterFileError(GraphwrightError):
+    """A cluster's file could not be read or written: missing, not permitted, disk full.
+
+    Nothing is left half-written: the old file, where there was one, is as it was. Check the path and its folder.
+    """
+
+
+class StoreError(GraphwrightError):
+    """The store of measured costs cannot be used: not a store, not writable, damaged, or busy for too long.
+
+    The message gives its path. Set ``GRAPHWRIGHT_COSTS`` to another path to use another store; a damaged one can be
+    deleted, at the price of measuring again.
+    """
+
+
+class StoreVersionMismatch(StoreError):
+    """The store of measured costs was written by a Graphwright whose tables have another form.
+
+    Measurements are never guessed across versions. Use the version that wrote it, set ``GRAPHWRIGHT_COSTS`` to a new
+    path, or delete the file and measure again.
+    """
+
+
+# -- plans --------------------------------------------------------------------------------------------
+
+
+class InvalidStrategy(GraphwrightError):
+    """A strategy cannot be followed: it names a split that the operator does not have, or too many parts, or a wrong mesh.
+
+    ``graphwright describe OPERATOR`` lists the splits of an operator; ``gw.splits`` those of one call. A strategy has one
+    choice for every axis of its mesh: an index, "-" to replicate, "+0,1" to pass terms on.
+    """
+
+
+class UnknownDevice(InvalidStrategy):
+    """A strategy places an operator on a device that the cluster does not have.
+
+    Devices are numbered from 0; `Cluster.num_devices` says how many there are.
+    """
+
+
+class PlanMismatch(GraphwrightError):
+    """A plan does not fit what it is used with: another graph, another cluster, or a node that it does not know.
+
+    Make the plan anew for this graph and cluster. The graph's content hash is in the plan.
+    """
+
+
+class PlanFormatError(GraphwrightError):
+    """A file is not a plan, or one of another version.
+
+    Plans are JSON, written by `Plan.save`; the message names the field.
+    """
+
+
+# Measured costs
+
+
+class InvalidMeasurement(GraphwrightError):
+    """A measurement cannot be: no time at all, a size that is no power of two, a collective or a device that there is not.
+
+    Times are seconds above 0; collectives are measured at sizes of 1, 2, 4, 8, ... bytes, with one span for every level of
+    the cluster. Calibration runs on the devices of this machine: "cpu", "local:4" (one of four processes), "cuda" or "cuda:1".
+    """

@@ -1,0 +1,44 @@
+"""The machines: devices, levels, links and the costs measured on them.
+
+>>> from graphwright.machine import cluster
+>>> cluster("dgx-h100:2").route(0, 9).bandwidth
+400000000000.0
+"""
+
+from graphwright.machine.cluster import PICOSECONDS, Axis, Cluster, HostLink, Level, Link
+from graphwright.machine.device import Device
+from graphwright.machine.frozen import FrozenMapping
+from graphwright.machine.local import Gpu, MachineInfo, inspect_machine, local_cluster
+from graphwright.machine.names import cluster, preset_names
+from graphwright.machine.quantities import parse_quantity
+from graphwright.machine.store import STORE_VERSION, Measurement, Store, default_path
+from graphwright.machine.toml_file import from_toml, load, save
+from graphwright.machine.toml_writer import to_toml
+from graphwright.machine.topology import Route
+
+__all__ = [
+    "PICOSECONDS",
+    "STORE_VERSION",
+    "Axis",
+    "Cluster",
+    "Device",
+    "FrozenMapping",
+    "Gpu",
+    "HostLink",
+    "Level",
+    "Link",
+    "MachineInfo",
+    "Measurement",
+    "Route",
+    "Store",
+    "cluster",
+    "default_path",
+    "from_toml",
+    "inspect_machine",
+    "load",
+    "local_cluster",
+    "parse_quantity",
+    "preset_names",
+    "save",
+    "to_toml",
+]

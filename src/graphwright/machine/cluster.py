@@ -1,0 +1,285 @@
+"""A cluster: devices in nested levels, the links between them, and the link to the host's memory.
+
+    levels   ("node", 2), ("gpu", 8)      outermost first: 16 devices, numbered so that neighbours are close
+    axes     2, 2, 2, 2                   the levels' counts in primes: what a strategy names a split for
+    strides  8, 1                         device d is in member d // strides[l] of level l
+
+What a transfer occupies is in `graphwright.machine.topology`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import groupby
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from graphwright.errors import InvalidCluster
+from graphwright.machine.checks import (
+    check_count,
+    check_figure,
+    check_name,
+    check_text,
+    check_total,
+)
+from graphwright.machine.device import Device
+from graphwright.machine.resize import resize
+from graphwright.machine.topology import Route, Topology
+
+PICOSECONDS = 10**12
+"""In a second: the unit of times inside task graphs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Members joined by a switch: `bandwidth` is that of one member's port, each way, in bytes/s.
+
+    With `shared`, all members of a group share one medium of that bandwidth: a bus.
+    """
+
+    name: str
+    count: int
+    bandwidth: float
+    latency: float
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "level name")
+        place = f"level {self.name!r}"
+        object.__setattr__(self, "count", check_count(self.count, f"{place}: count"))
+        object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
+        latency = check_figure(self.latency, f"{place}: latency", zero=True)
+        object.__setattr__(self, "latency", latency)
+        if not isinstance(self.shared, bool):
+            raise InvalidCluster(f"{place}: shared: {self.shared!r} is not true or false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A connection of two devices beside the levels and preferred to them, `bandwidth` each way."""
+
+    devices: tuple[int, int]
+    bandwidth: float
+    latency: float
+
+    def __post_init__(self) -> None:
+        devices: object = self.devices
+        if not isinstance(devices, tuple | list) or len(devices) != 2 or devices[0] == devices[1]:
+            raise InvalidCluster(f"link: devices: {devices!r} is not a pair of two devices")
+        first, second = (check_count(d, "link: devices", least=0) for d in devices)
+        place = f"link {first}-{second}"
+        object.__setattr__(self, "devices", (first, second))
+        object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
+        latency = check_figure(self.latency, f"{place}: latency", zero=True)
+        object.__setattr__(self, "latency", latency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """Each device's link to pinned host memory: bytes/s one way alone, and both ways together."""
+
+    bandwidth: float
+    duplex: float
+    latency: float
+
+    def __post_init__(self) -> None:
+        bandwidth = check_figure(self.bandwidth, "host: bandwidth")
+        duplex = check_figure(self.duplex, "host: duplex")
+        if not bandwidth <= duplex <= 2 * bandwidth:
+            raise InvalidCluster(
+                f"host: duplex: {self.duplex!r} is both ways together, so between once and twice the bandwidth "
+                f"{self.bandwidth!r}"
+            )
+        object.__setattr__(self, "bandwidth", bandwidth)
+        object.__setattr__(self, "duplex", duplex)
+        latency = check_figure(self.latency, "host: latency", zero=True)
+        object.__setattr__(self, "latency", latency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One prime factor of a level's count."""
+
+    size: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Cluster:
+    """Devices in nested levels. `price` is per device and hour; `source` says where the figures are from.
+
+    `hash` covers what decides about times and memory: levels, devices, links, host; not name, price or source.
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...] = ()
+    host: HostLink | None = None
+    price: float | None = None
+    source: str = ""
+    axes: tuple[Axis, ...] = field(init=False, compare=False)
+    hash: str = field(init=False, compare=False)
+    _topology: Topology = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("levels", "devices", "links"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        _verify(self)
+        axes = (
+            Axis(size=prime, level=depth)
+            for depth, level in enumerate(self.levels)
+            for prime in _primes(level.count)
+        )
+        object.__setattr__(self, "axes", tuple(axes))
+        object.__setattr__(self, "_topology", Topology(self.levels, self.links))
+        object.__setattr__(self, "hash", _content_hash(self))
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        levels = " x ".join(f"{level.count} {level.name}" for level in self.levels)
+        kinds = ", ".join(
+            f"{n} x {d.name} ({d.memory / 1e9:g} GB)" for d, n in self.kinds().items()
+        )
+        links = f", {len(self.links)} explicit links" if self.links else ""
+        return f"Cluster({self.name}: {levels}: {kinds}{links})"
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices there are."""
+        return len(self.devices)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Per level: the number of devices in one of its members."""
+        return self._topology.strides
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names of what tasks occupy: devices, then ports and buses, then explicit links."""
+        return self._topology.names
+
+    @property
+    def num_resources(self) -> int:
+        """How many resources there are, without naming them."""
+        return self._topology.num_resources
+
+    @property
+    def resource_bandwidths(self) -> NDArray[np.float64]:
+        """Bytes/s of each resource, 0 for devices."""
+        return self._topology.resource_bandwidths
+
+    def kinds(self) -> dict[Device, int]:
+        """The kinds of device and how many there are of each."""
+        kinds: dict[Device, int] = {}
+        for device, run in runs_of(self.devices):
+            kinds[device] = kinds.get(device, 0) + run
+        return kinds
+
+    def route(self, source: int, target: int) -> Route:
+        """The way from one device to another: an explicit link, or through the outermost level that parts them."""
+        source, target = int(source), int(target)
+        if not (0 <= source < self.num_devices and 0 <= target < self.num_devices):
+            raise self._no_device(source, target)
+        return self._topology.route(source, target)
+
+    def routes(
+        self, sources: ArrayLike, targets: ArrayLike
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+        """`route` for many pairs: resources (n by 2, -1 where there is none), bandwidths, latencies."""
+        for given in (np.asarray(sources), np.asarray(targets)):
+            if given.size and not (given.min() >= 0 and given.max() < self.num_devices):
+                raise self._no_device(int(given.min()), int(given.max()))
+        return self._topology.routes(sources, targets)
+
+    def _no_device(self, *devices: int) -> IndexError:
+        given = ", ".join(str(device) for device in devices)
+        return IndexError(f"{self.name} has devices 0 to {self.num_devices - 1}, not {given}")
+
+    def first_differing_level(self, devices: Iterable[int]) -> int:
+        """The outermost level that parts the devices; the number of levels where they are one and the same."""
+        return self._topology.first_differing_level(devices)
+
+    def latency(self, level: int) -> float:
+        """Seconds that a message takes at a level whatever its size."""
+        return self.levels[level].latency
+
+    def resized(self, count: Mapping[str, int]) -> Cluster:
+        """The same machine with other counts, by level name; all its devices have to be of one kind."""
+        return resize(self, count)
+
+
+def runs_of(devices: Iterable[Device]) -> list[tuple[Device, int]]:
+    """Equal neighbours and how many of them."""
+    same = ((run[0], len(run)) for run in (list(g) for _, g in groupby(devices, key=id)))
+    joined: list[tuple[Device, int]] = []
+    for device, length in same:
+        if joined and joined[-1][0] == device:
+            joined[-1] = (device, joined[-1][1] + length)
+        else:
+            joined.append((device, length))
+    return joined
+
+
+def _verify(cluster: Cluster) -> None:
+    check_name(cluster.name, "cluster name")
+    place = f"cluster {cluster.name!r}"
+    host = () if cluster.host is None else (cluster.host,)
+    parts = ((Level, cluster.levels), (Device, cluster.devices), (Link, cluster.links), (HostLink, host))  # fmt: skip
+    for kind, values in parts:
+        for value in values:
+            if not isinstance(value, kind):
+                raise InvalidCluster(f"{place}: {value!r} is not a {kind.__name__}")
+    if not cluster.levels:
+        raise InvalidCluster(f"{place}: it has no levels; one with a count of 1 is the least")
+    names = [level.name for level in cluster.levels]
+    if len(set(names)) < len(names):
+        raise InvalidCluster(f"{place}: two levels have one name: {', '.join(names)}")
+    total = check_total(prod(level.count for level in cluster.levels), place)
+    if total != len(cluster.devices):
+        counts = " x ".join(str(level.count) for level in cluster.levels)
+        raise InvalidCluster(
+            f"{place}: its levels hold {counts} = {total} devices, but {len(cluster.devices)} are given"
+        )
+    seen: set[frozenset[int]] = set()
+    for link in cluster.links:
+        pair = frozenset(link.devices)
+        if max(pair) >= total:
+            raise InvalidCluster(f"{place}: link {link.devices}: its devices are 0 to {total - 1}")
+        if pair in seen:
+            raise InvalidCluster(
+                f"{place}: link {link.devices} is given twice; add up the bandwidths"
+            )
+        seen.add(pair)
+    if cluster.price is not None:
+        price = check_figure(cluster.price, f"{place}: price", zero=True)
+        object.__setattr__(cluster, "price", price)
+    check_text(cluster.source, f"{place}: source")
+
+
+def _primes(number: int) -> list[int]:
+    """Prime factors, smallest first."""
+    primes, divisor = [], 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            primes.append(divisor)
+            number //= divisor
+        divisor += 1
+    return [*primes, number] if number > 1 else primes
+
+
+def _content_hash(cluster: Cluster) -> str:
+    devices = [(d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n)
+               for d, n in runs_of(cluster.devices)]  # fmt: skip
+    levels = [(v.name, v.count, v.bandwidth, v.latency, v.shared) for v in cluster.levels]
+    links = [(link.devices, link.bandwidth, link.latency) for link in cluster.links]
+    host = cluster.host
+    spelled = repr((levels, devices, links,
+                    None if host is None else (host.bandwidth, host.duplex, host.latency)))  # fmt: skip
+    return blake2b(spelled.encode("utf-8"), digest_size=16).hexdigest()

@@ -1,0 +1,71 @@
+"""A kind of device: its memory, how fast it computes and how fast it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from graphwright.errors import InvalidCluster
+from graphwright.machine.checks import check_count, check_figure, check_name
+from graphwright.machine.frozen import FrozenMapping
+
+DTYPES = frozenset(
+    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "qint8", "quint8", "qint32"}
+    | {"float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
+    | {"float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"}
+)  # fmt: skip
+"""The names that a rate may be given for."""
+
+_FALLBACK = {
+    "float64": ("float32", 0.5),
+    "complex32": ("float16", 0.25),  # a complex product is four real ones
+    "complex64": ("float32", 0.25),
+    "complex128": ("float64", 0.25),
+    "int64": ("int32", 0.5),
+    "uint64": ("int32", 0.5),
+    "float8_e4m3fn": ("float16", 1.0),
+    "float8_e5m2": ("float16", 1.0),
+}
+"""What a rate that is not given is estimated from, and its share of that; all others are those of float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A kind of device.
+
+    `memory` is in bytes, `bandwidth` that of its own memory in bytes/s, `launch` the seconds that every kernel costs
+    whatever its size. `rates` are operations/s by dtype name (a multiply-add counts two); float32 has to be there.
+    """
+
+    name: str
+    memory: int
+    rates: FrozenMapping[str, float]
+    bandwidth: float
+    launch: float
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "device name")
+        place = f"device {self.name!r}"
+        memory = check_count(self.memory, f"{place}: memory")
+        rates: object = self.rates
+        if not isinstance(rates, Mapping):
+            raise InvalidCluster(f"{place}: rates: {rates!r} is not a mapping from dtype to rate")
+        if "float32" not in rates:
+            raise InvalidCluster(f"{place}: rates: float32 is missing; the others fall back on it")
+        if unknown := sorted(str(name) for name in rates if name not in DTYPES):
+            raise InvalidCluster(
+                f"{place}: rates: {unknown[0]!r} is not a dtype; known are {', '.join(sorted(DTYPES))}"
+            )
+        checked = {n: check_figure(rates[n], f"{place}: rates: {n}") for n in sorted(rates)}
+        object.__setattr__(self, "memory", memory)
+        object.__setattr__(self, "rates", FrozenMapping(checked))
+        object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
+        object.__setattr__(self, "launch", check_figure(self.launch, f"{place}: launch", zero=True))
+
+    def rate(self, dtype: str) -> float:
+        """Operations/s for a dtype: its own rate, or an estimate from the nearest that is given."""
+        given = self.rates.get(dtype)
+        if given is not None:
+            return given
+        base, share = _FALLBACK.get(dtype, ("float32", 1.0))
+        return share * self.rate(base)

@@ -1,0 +1,149 @@
+"""This machine: what it is made of, and N processes on it as a cluster.
+
+The figures of `local_cluster` are estimates from the number of cores alone, so that they are the same every time and
+cost nothing to make; `graphwright calibrate` replaces them by measurements. N processes share the cores, the memory
+and its bandwidth evenly, and exchange data through memory, one medium for all.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from graphwright.machine.checks import check_count, check_total
+from graphwright.machine.cluster import Cluster, Level
+from graphwright.machine.device import Device
+from graphwright.machine.frozen import FrozenMapping
+
+# Estimates, all of them, of a server core with 256-bit vectors and its share of the memory.
+CORE_RATE = 50e9  # float32 operations/s: 2.5 GHz x 32 a cycle at peak, of which 60 % is reached
+CORE_BANDWIDTH = 10e9  # bytes/s that one core reads alone
+MACHINE_BANDWIDTH = 100e9  # bytes/s that all cores read together
+LAUNCH = 5e-6  # seconds that PyTorch needs to start an operator
+EXCHANGE_BANDWIDTH = (
+    3e9  # bytes/s between processes, through the loopback device and several copies
+)
+EXCHANGE_LATENCY = 50e-6  # seconds of a message through the loopback device
+UNKNOWN_MEMORY = 8 << 30  # where the system does not say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU that the driver reports: `memory` in bytes."""
+
+    name: str
+    memory: int
+    driver: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineInfo:
+    """What this process can use: cores and memory as its limits allow, GPUs as the driver reports them."""
+
+    system: str
+    processor: str
+    cores: int
+    memory: int
+    gpus: tuple[Gpu, ...]
+    python: str
+
+
+def inspect_machine() -> MachineInfo:
+    """Look at this machine; asks the driver for GPUs, which may take a second."""
+    return MachineInfo(
+        system=f"{platform.system()} {platform.release()}".strip(),
+        processor=_processor(),
+        cores=_cores(),
+        memory=_memory(),
+        gpus=_gpus(),
+        python=platform.python_version(),
+    )
+
+
+@lru_cache(maxsize=64)
+def local_cluster(processes: int) -> Cluster:
+    """`processes` processes on this machine, each with its share of the cores and the memory."""
+    check_count(processes, "local: number of processes")
+    check_total(processes, "local")
+    cores = _cores()
+    share = cores / processes
+    device = Device(
+        name=f"{_processor()} ({share:.3g} of {cores} cores)",
+        memory=max(1, _memory() // processes),
+        rates=FrozenMapping({"float32": CORE_RATE * share, "float64": CORE_RATE * share / 2}),
+        bandwidth=min(CORE_BANDWIDTH * cores, MACHINE_BANDWIDTH) / processes,
+        launch=LAUNCH,
+    )
+    level = Level(
+        name="process",
+        count=processes,
+        bandwidth=EXCHANGE_BANDWIDTH,
+        latency=EXCHANGE_LATENCY,
+        shared=True,
+    )
+    return Cluster(
+        name=f"local:{processes}",
+        levels=(level,),
+        devices=(device,) * processes,
+        source=f"estimates from {cores} cores, not measured; graphwright calibrate measures them",
+    )
+
+
+def _cores() -> int:
+    """Cores that this process may use: its affinity, and the quota of its control group where that is less."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        cores = os.cpu_count() or 1
+    words = _read("/sys/fs/cgroup/cpu.max").split()
+    if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
+        cores = min(cores, -(-int(words[0]) // int(words[1])))
+    return max(1, cores)
+
+
+def _memory() -> int:
+    """Bytes of memory that this process may use."""
+    limit = _read("/sys/fs/cgroup/memory.max").strip()
+    limits = [int(limit)] if limit.isdigit() and int(limit) > 0 else []
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limits += [total] if total > 0 else []
+    except (AttributeError, OSError, ValueError):
+        pass
+    return min(limits, default=UNKNOWN_MEMORY)
+
+
+def _processor() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Hardware", "cpu model") and value.strip().isprintable():
+            return " ".join(value.split()) or "CPU"
+    return " ".join((platform.processor() or platform.machine() or "CPU").split()) or "CPU"
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    query = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+    try:
+        done = subprocess.run(
+            ("nvidia-smi", *query), capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ()
+    gpus = []
+    for line in done.stdout.splitlines():
+        name, *rest = (word.strip() for word in line.rsplit(",", 2))
+        if len(rest) == 2:
+            memory = int(rest[0]) << 20 if rest[0].isdigit() else 0
+            gpus.append(Gpu(name=name, memory=memory, driver=rest[1]))
+    return tuple(gpus)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,277 @@
+"""Measured costs, kept across runs: one SQLite file, one row per key.
+
+    compute      (device, torch version, op, attrs, types)                     -> seconds, spread, repeats
+    collective   (cluster hash, kind, group signature, log2 of the size)       -> seconds, spread, repeats
+
+Every `put` is a transaction of its own: a calibration that is stopped goes on where it was, and several processes can
+write at once (they wait for each other, up to `timeout`). A key that is measured again replaces its row.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphwright.errors import StoreError, StoreVersionMismatch
+
+STORE_VERSION = 1
+"""Changes whenever the tables do."""
+
+_APPLICATION_ID = (
+    0x67776373  # "gwcs", in the header of the file: what tells a store from another database
+)
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE compute (
+    device TEXT NOT NULL, torch TEXT NOT NULL, op TEXT NOT NULL, attrs TEXT NOT NULL, types TEXT NOT NULL,
+    seconds REAL NOT NULL, spread REAL NOT NULL, repeats INTEGER NOT NULL,
+    PRIMARY KEY (device, torch, op, attrs, types)
+) WITHOUT ROWID;
+CREATE TABLE collective (
+    cluster TEXT NOT NULL, kind TEXT NOT NULL, signature TEXT NOT NULL, log2_size INTEGER NOT NULL,
+    seconds REAL NOT NULL, spread REAL NOT NULL, repeats INTEGER NOT NULL,
+    PRIMARY KEY (cluster, kind, signature, log2_size)
+) WITHOUT ROWID;
+"""
+
+ComputeKey = tuple[str, str, str]
+"""op, attrs, types: a compute measurement's key within one device and version of torch."""
+
+CollectiveKey = tuple[str, str, int]
+"""kind, signature, log2 of the size: a collective measurement's key within one cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The median of `repeats` runs in seconds, and their spread (half the distance of the quartiles)."""
+
+    seconds: float
+    spread: float
+    repeats: int
+
+    def __post_init__(self) -> None:
+        times: tuple[tuple[str, object], ...] = (("seconds", self.seconds), ("spread", self.spread))
+        for name, value in times:
+            if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+                raise StoreError(
+                    f"a measurement of {name} = {value!r} is not a time; measure again"
+                )
+        if self.repeats < 1:
+            raise StoreError(f"a measurement has at least one run, not {self.repeats!r}")
+
+
+def default_path() -> Path:
+    """Where measured costs are kept: GRAPHWRIGHT_COSTS, or graphwright/costs.sqlite in the user's cache folder."""
+    if chosen := os.environ.get("GRAPHWRIGHT_COSTS"):
+        return Path(chosen).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification has relative paths ignored.
+    folder = Path(cache) if os.path.isabs(cache) else Path("~/.cache").expanduser()
+    return folder / "graphwright" / "costs.sqlite"
+
+
+class Store:
+    """The store at `path` (by default `default_path()`), made when it is first written.
+
+    Reading a store that is not there finds nothing and leaves nothing behind.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, timeout: float = 30.0
+    ) -> None:
+        self.path = default_path() if path is None else Path(path)
+        self.timeout = timeout
+        with self._reading():
+            pass  # so that a file that is no store is refused before anything is measured
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def get_compute(
+        self, device: str, torch: str, op: str, attrs: str, types: str
+    ) -> Measurement | None:
+        """The measurement of one call of an operator, or None."""
+        return self._get("compute", (device, torch, op, attrs, types))
+
+    def put_compute(
+        self, device: str, torch: str, op: str, attrs: str, types: str, measurement: Measurement
+    ) -> None:
+        """Keep the measurement of one call of an operator, in place of an older one."""
+        self._put("compute", {(device, torch, op, attrs, types): measurement})
+
+    def put_computes(
+        self, device: str, torch: str, measurements: Mapping[ComputeKey, Measurement]
+    ) -> None:
+        """Keep many measurements at once: all of them or none."""
+        self._put("compute", {(device, torch, *key): m for key, m in measurements.items()})
+
+    def load_compute(self, device: str, torch: str) -> dict[ComputeKey, Measurement]:
+        """All measurements of a device under a version of torch, by (op, attrs, types)."""
+        return {
+            (str(a), str(b), str(c)): m for (a, b, c), m in self._load("compute", (device, torch))
+        }
+
+    def get_collective(
+        self, cluster: str, kind: str, signature: str, log2_size: int
+    ) -> Measurement | None:
+        """The measurement of a collective on the cluster of that hash, or None."""
+        return self._get("collective", (cluster, kind, signature, int(log2_size)))
+
+    def put_collective(
+        self, cluster: str, kind: str, signature: str, log2_size: int, measurement: Measurement
+    ) -> None:
+        """Keep the measurement of a collective, in place of an older one."""
+        self._put("collective", {(cluster, kind, signature, int(log2_size)): measurement})
+
+    def load_collective(self, cluster: str) -> dict[CollectiveKey, Measurement]:
+        """All measurements of a cluster's collectives, by (kind, signature, log2 of the size)."""
+        return {
+            (str(a), str(b), int(c)): m for (a, b, c), m in self._load("collective", (cluster,))
+        }
+
+    def counts(self) -> tuple[int, int]:
+        """How many compute and collective measurements there are."""
+        with self._reading() as database:
+            if database is None:
+                return 0, 0
+            compute, collective = (
+                int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+                for table in _KEYS
+            )
+        return compute, collective
+
+    def _get(self, table: str, key: tuple[str | int, ...]) -> Measurement | None:
+        found = [m for _, m in self._load(table, key)]
+        return found[0] if found else None
+
+    def _load(
+        self, table: str, prefix: tuple[str | int, ...]
+    ) -> list[tuple[tuple[str | int, ...], Measurement]]:
+        """The rows whose key begins with `prefix`: the rest of the key, and the measurement."""
+        columns = _KEYS[table]
+        where = " AND ".join(f"{name} = ?" for name in columns[: len(prefix)])
+        rest = columns[len(prefix) :]
+        wanted = ", ".join((*rest, "seconds", "spread", "repeats"))
+        with self._reading() as database:
+            if database is None:
+                return []
+            rows = database.execute(
+                f"SELECT {wanted} FROM {table} WHERE {where}", prefix
+            ).fetchall()
+        return [
+            (tuple(row[:-3]), Measurement(seconds=row[-3], spread=row[-2], repeats=row[-1]))
+            for row in rows
+        ]
+
+    def _put(self, table: str, rows: Mapping[tuple[str | int, ...], Measurement]) -> None:
+        marks = ", ".join("?" * (len(_KEYS[table]) + 3))
+        with self._writing() as database:
+            database.executemany(
+                f"INSERT OR REPLACE INTO {table} VALUES ({marks})",
+                [
+                    (*key, float(m.seconds), float(m.spread), int(m.repeats))
+                    for key, m in rows.items()
+                ],
+            )
+
+    def _exists(self) -> bool:
+        try:
+            return self.path.stat().st_size > 0 or not self.path.is_file()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._failed("read", error) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The store, checked, or None where there is none yet."""
+        if not self._exists():
+            yield None
+            return
+        # Not read-only: after a crash in the middle of a write, the next reader has to undo it.
+        with self._connection("read", "rw") as database:
+            if database.execute("PRAGMA page_count").fetchone() == (0,):
+                yield None
+            else:
+                _check(database, self.path)
+                yield database
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction on the store, made first where it is not there."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._failed("write", error) from error
+        with self._connection("write", "rwc") as database:
+            # The lock comes first: of two processes that find no store, one makes it and the other sees that.
+            database.execute("BEGIN IMMEDIATE")
+            if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    database.execute(statement)
+                database.execute("INSERT INTO meta VALUES ('version', ?)", (str(STORE_VERSION),))
+                database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            _check(database, self.path)
+            yield database
+            database.execute("COMMIT")
+
+    @contextmanager
+    def _connection(self, verb: str, mode: str) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for every use, so that a store can be shared by threads and forks."""
+        try:
+            with closing(
+                sqlite3.connect(
+                    f"{self.path.absolute().as_uri()}?mode={mode}",
+                    uri=True,
+                    timeout=self.timeout,
+                    isolation_level=None,
+                )
+            ) as database:
+                yield database
+        except (sqlite3.Error, OSError) as error:
+            raise self._failed(verb, error) from error
+
+    def _failed(self, verb: str, error: Exception) -> StoreError:
+        said = str(error)
+        if "not a database" in said or self.path.is_dir():
+            what, tip = "it is not a store of measured costs", "give another path"
+        elif "locked" in said:
+            what, tip = "another process is writing to it", "try again when it has finished"
+        elif "malformed" in said:
+            what, tip = "the file is damaged", "delete it and measure again"
+        else:
+            what = (error.strerror or said) if isinstance(error, OSError) else said
+            tip = (
+                "check that its folder exists, that you may write to it, and that the disk has room"
+            )
+        return StoreError(
+            f"cannot {verb} the measured costs in {self.path}: {what}; {tip}, or set GRAPHWRIGHT_COSTS to another path"
+        )
+
+
+_KEYS = {
+    "compute": ("device", "torch", "op", "attrs", "types"),
+    "collective": ("cluster", "kind", "signature", "log2_size"),
+}
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse what is not a store, or one of another version."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    if application != _APPLICATION_ID:
+        raise StoreError(
+            f"{path} is a database, but not a store of measured costs; give another path, or set GRAPHWRIGHT_COSTS"
+        )
+    row = database.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+    version = row[0] if row else "none"
+    if version != str(STORE_VERSION):
+        raise StoreVersionMismatch(
+            f"the measured costs in {path} have version {version}, and this Graphwright reads {STORE_VERSION}; use the "
+            "version that wrote them, delete the file and measure again, or set GRAPHWRIGHT_COSTS to another path"
+        )

@@ -1,0 +1,264 @@
+"""Clusters on disk: TOML, read strictly and written so that it reads back as the same cluster.
+
+    name = "two-nodes"                      # source = "...", price_per_device_hour = 2.5 are optional
+    [device]                                # or several [[device]], each with `count = 8` or `at = [0, 3]`
+    name = "NVIDIA H100 SXM"
+    memory = "80GB"
+    bandwidth = "3.35TB/s"
+    launch = "4us"
+    [device.rates]
+    float32 = "67T"
+    [[level]]                               # outermost first
+    name = "node"
+    count = 2
+    bandwidth = "50GB/s"
+    latency = "5us"                         # shared = true: one medium for all members
+    [[link]]
+    devices = [0, 1]
+    bandwidth = "25GB/s"
+    latency = "2us"
+    [host]
+    bandwidth = "55GB/s"
+    duplex = "90GB/s"
+    latency = "10us"
+
+A key that is not of this list is refused: it is a slip more often than a note.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from math import prod
+from pathlib import Path
+
+from graphwright.errors import ClusterFileError, InvalidCluster
+from graphwright.machine.checks import (
+    check_count,
+    check_figure,
+    check_name,
+    check_text,
+    check_total,
+)
+from graphwright.machine.cluster import Cluster, HostLink, Level, Link
+from graphwright.machine.device import Device
+from graphwright.machine.frozen import FrozenMapping
+from graphwright.machine.quantities import parse_quantity
+from graphwright.machine.toml_writer import to_toml
+
+MAX_BYTES = 64 << 20
+"""A larger file is not a cluster."""
+
+
+def load(path: str | os.PathLike[str]) -> Cluster:
+    """Read a cluster from a TOML file."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidCluster(f"{path} has more than {MAX_BYTES >> 20} MiB; is it a cluster?")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ClusterFileError(
+            f"cannot read {path}: {error.strerror or error}; check the path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidCluster(f"{path} is not a TOML file: {error}") from None
+    return from_toml(text, str(path))
+
+
+def save(cluster: Cluster, path: str | os.PathLike[str]) -> None:
+    """Write a cluster to a TOML file, all of it or nothing."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(to_toml(cluster).encode("utf-8"))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ClusterFileError(
+            f"cannot write {path}: {error.strerror or error}; check that its folder exists and has room"
+        ) from error
+
+
+def from_toml(text: str, place: str = "cluster") -> Cluster:
+    """Read a cluster from TOML text; `place` is what messages call it."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise InvalidCluster(f"{place} is not a TOML file: {error}") from None
+    top = _Table(document, place)
+    top.allow("name", "source", "price_per_device_hour", "device", "level", "link", "host")
+    levels = tuple(_level(table) for table in top.tables("level", required=True))
+    total = check_total(prod(level.count for level in levels), place)
+    try:
+        return Cluster(
+            name=check_name(top.get("name"), top.at("name")),
+            levels=levels,
+            devices=_devices(top, total),
+            links=tuple(_link(table) for table in top.tables("link")),
+            host=_host(top.table("host")) if "host" in document else None,
+            price=(
+                check_figure(
+                    document["price_per_device_hour"], top.at("price_per_device_hour"), zero=True
+                )
+                if "price_per_device_hour" in document
+                else None
+            ),
+            source=check_text(document.get("source", ""), top.at("source")),
+        )
+    except InvalidCluster as error:
+        if str(error).startswith(place):
+            raise
+        raise InvalidCluster(f"{place}: {error}") from None
+
+
+class _Table:
+    """A TOML table that knows where it is, for messages."""
+
+    def __init__(self, data: Mapping[str, object], file: str, name: str = "") -> None:
+        self.data, self.file, self.name = data, file, name
+
+    def at(self, key: str = "") -> str:
+        return ": ".join(part for part in (self.file, self.name, key) if part)
+
+    def allow(self, *keys: str) -> None:
+        for key in self.data:
+            if key not in keys:
+                near = get_close_matches(key, keys, 1)
+                hint = f"is {near[0]!r} meant?" if near else f"known are {', '.join(keys)}"
+                raise InvalidCluster(f"{self.at()}: unknown key {key!r}; {hint}")
+
+    def get(self, key: str) -> object:
+        if key not in self.data:
+            raise InvalidCluster(f"{self.at()}: {key!r} is missing")
+        return self.data[key]
+
+    def figure(self, key: str, kind: str, *, zero: bool = False) -> float:
+        value = parse_quantity(self.get(key), kind, self.at(key))
+        check_figure(value, self.at(key), zero=zero)
+        return value
+
+    def table(self, key: str) -> _Table:
+        value = self.get(key)
+        if not isinstance(value, dict):
+            raise InvalidCluster(f"{self.at(key)}: {value!r} is not a table; write [{key}]")
+        return _Table(value, self.file, ".".join(filter(None, (self.name, key))))
+
+    def tables(self, key: str, *, required: bool = False) -> list[_Table]:
+        if not required and key not in self.data:
+            return []
+        value = self.get(key)
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise InvalidCluster(
+                f"{self.at(key)}: {value!r} is not a list of tables; write [[{key}]]"
+            )
+        return [_Table(entry, self.file, f"{key}[{i}]") for i, entry in enumerate(value)]
+
+
+def _level(table: _Table) -> Level:
+    table.allow("name", "count", "bandwidth", "latency", "shared")
+    shared = table.data.get("shared", False)
+    if not isinstance(shared, bool):
+        raise InvalidCluster(f"{table.at('shared')}: {shared!r} is not true or false")
+    return Level(
+        name=check_name(table.get("name"), table.at("name")),
+        count=check_count(table.get("count"), table.at("count")),
+        bandwidth=table.figure("bandwidth", "bandwidth"),
+        latency=table.figure("latency", "time", zero=True),
+        shared=shared,
+    )
+
+
+def _link(table: _Table) -> Link:
+    table.allow("devices", "bandwidth", "latency")
+    devices = _numbers(table, "devices")
+    if len(devices) != 2 or devices[0] == devices[1]:
+        raise InvalidCluster(f"{table.at('devices')}: {devices!r} is not a pair of two devices")
+    return Link(
+        devices=(devices[0], devices[1]),
+        bandwidth=table.figure("bandwidth", "bandwidth"),
+        latency=table.figure("latency", "time", zero=True),
+    )
+
+
+def _host(table: _Table) -> HostLink:
+    table.allow("bandwidth", "duplex", "latency")
+    return HostLink(
+        bandwidth=table.figure("bandwidth", "bandwidth"),
+        duplex=table.figure("duplex", "bandwidth"),
+        latency=table.figure("latency", "time", zero=True),
+    )
+
+
+def _numbers(table: _Table, key: str) -> list[int]:
+    value = table.get(key)
+    if not isinstance(value, list):
+        raise InvalidCluster(f"{table.at(key)}: {value!r} is not a list of devices")
+    return [check_count(number, table.at(key), least=0) for number in value]
+
+
+def _devices(top: _Table, total: int) -> tuple[Device, ...]:
+    """Every device of the cluster; `at` places a kind, `count` fills what is left in order."""
+    if isinstance(top.get("device"), dict):
+        table = top.table("device")
+        table.allow("name", "memory", "bandwidth", "launch", "rates")
+        return (_device(table),) * total
+    placed: list[Device | None] = [None] * total
+    counted: list[tuple[_Table, Device]] = []
+    for table in top.tables("device"):
+        table.allow("name", "memory", "bandwidth", "launch", "rates", "count", "at")
+        device = _device(table)
+        if ("at" in table.data) == ("count" in table.data):
+            raise InvalidCluster(f"{table.at()}: give either 'count' or 'at', to say which devices")
+        if "count" in table.data:
+            counted.append((table, device))
+            continue
+        for number in _numbers(table, "at"):
+            if number >= total:
+                raise InvalidCluster(
+                    f"{table.at('at')}: the devices are 0 to {total - 1}, not {number}"
+                )
+            if placed[number] is not None:
+                raise InvalidCluster(f"{table.at('at')}: device {number} is given twice")
+            placed[number] = device
+    free = [number for number, device in enumerate(placed) if device is None]
+    for table, device in counted:
+        count = check_count(table.get("count"), table.at("count"))
+        if count > len(free):
+            raise InvalidCluster(
+                f"{table.at('count')}: {count} devices, but only {len(free)} of {total} are left"
+            )
+        for number in free[:count]:
+            placed[number] = device
+        del free[:count]
+    if free:
+        raise InvalidCluster(
+            f"{top.at('device')}: nothing says what device {free[0]} is ({len(free)} of {total})"
+        )
+    return tuple(device for device in placed if device is not None)
+
+
+def _device(table: _Table) -> Device:
+    rates = table.table("rates")
+    memory = parse_quantity(table.get("memory"), "size", table.at("memory"))
+    try:
+        return Device(
+            name=check_name(table.get("name"), table.at("name")),
+            memory=check_count(memory, table.at("memory")),
+            rates=FrozenMapping({dtype: rates.figure(dtype, "rate") for dtype in rates.data}),
+            bandwidth=table.figure("bandwidth", "bandwidth"),
+            launch=table.figure("launch", "time", zero=True),
+        )
+    except InvalidCluster as error:
+        if str(error).startswith(table.file):
+            raise
+        raise InvalidCluster(f"{table.at()}: {error}") from None

@@ -1,0 +1,208 @@
+"""What a transfer occupies: the numbering of a cluster's devices and links, and the route between two devices.
+
+    node 0              node 1          levels (2 nodes, 2 GPUs); strides (2, 1)
+    gpu 0  gpu 1        gpu 2  gpu 3
+
+    0..3      compute of gpu 0..3
+    4..7      node 0 out, node 0 in, node 1 out, node 1 in
+    8..15     gpu 0 out, gpu 0 in, ..., gpu 3 in
+    16..      two for every explicit link, one each way
+
+A level whose members share one medium has one resource per group in place of two per member. A route occupies the
+port out of the source's member and the port in of the target's at the outermost level where the two differ; deeper
+levels only bound its bandwidth. An explicit link, where there is one, is the whole route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_CACHED_ROUTES = 1 << 16
+
+Ints = NDArray[np.integer[Any]]
+
+
+class _Level(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def bandwidth(self) -> float: ...
+    @property
+    def latency(self) -> float: ...
+    @property
+    def shared(self) -> bool: ...
+
+
+class _Link(Protocol):
+    @property
+    def devices(self) -> tuple[int, int]: ...
+    @property
+    def bandwidth(self) -> float: ...
+    @property
+    def latency(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The way from one device to another: what it occupies, its bandwidth in bytes/s, its latency in seconds.
+
+    From a device to itself: nothing, infinite, zero.
+    """
+
+    resources: tuple[int, ...]
+    bandwidth: float
+    latency: float
+
+
+_NOWHERE = Route(resources=(), bandwidth=inf, latency=0.0)
+
+
+class Topology:
+    """The numbering of one cluster's resources; made by `Cluster` and not changed afterwards."""
+
+    def __init__(self, levels: Sequence[_Level], links: Sequence[_Link]) -> None:
+        self.levels = tuple(levels)
+        self.links = tuple(links)
+        counts = [level.count for level in levels]
+        self.num_devices = prod(counts)
+        self.strides = tuple(prod(counts[depth + 1 :]) for depth in range(len(counts)))
+        self.bandwidths = tuple(
+            min(level.bandwidth for level in levels[depth:]) for depth in range(len(levels))
+        )
+        offset = self.num_devices
+        offsets = []
+        for level, stride in zip(levels, self.strides, strict=True):
+            offsets.append(offset)
+            members = self.num_devices // stride
+            offset += members // level.count if level.shared else 2 * members
+        self.offsets = tuple(offsets)
+        self.link_offset = offset
+        self.num_resources = offset + 2 * len(links)
+        self._link_of = {}
+        for number, link in enumerate(links):
+            source, target = link.devices
+            self._link_of[source, target] = offset + 2 * number
+            self._link_of[target, source] = offset + 2 * number + 1
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def first_differing_level(self, devices: Iterable[int]) -> int:
+        """The outermost level at which the devices are not all in one member; the number of levels if they are one."""
+        devices = list(devices)
+        low, high = min(devices), max(devices)
+        for depth, stride in enumerate(self.strides):
+            if low // stride != high // stride:
+                return depth
+        return len(self.strides)
+
+    def route(self, source: int, target: int) -> Route:
+        """The route from one device to another, remembered."""
+        found = self._routes.get((source, target))
+        if found is None:
+            if len(self._routes) >= _CACHED_ROUTES:
+                self._routes.clear()
+            found = self._routes[source, target] = self._find(source, target)
+        return found
+
+    def _find(self, source: int, target: int) -> Route:
+        if source == target:
+            return _NOWHERE
+        number = self._link_of.get((source, target))
+        if number is not None:
+            link = self.links[(number - self.link_offset) // 2]
+            return Route(resources=(number,), bandwidth=link.bandwidth, latency=link.latency)
+        depth = self.first_differing_level((source, target))
+        level, stride, offset = self.levels[depth], self.strides[depth], self.offsets[depth]
+        if level.shared:
+            resources: tuple[int, ...] = (offset + source // (stride * level.count),)
+        else:
+            resources = (offset + 2 * (source // stride), offset + 2 * (target // stride) + 1)
+        return Route(resources=resources, bandwidth=self.bandwidths[depth], latency=level.latency)
+
+    def routes(
+        self, sources: ArrayLike, targets: ArrayLike
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+        """The routes of many pairs: resources (two columns, -1 where there is none), bandwidths, latencies."""
+        source, target = np.broadcast_arrays(
+            np.asarray(sources, dtype=np.int64), np.asarray(targets, dtype=np.int64)
+        )
+        resources = np.full((len(source), 2), -1, dtype=np.int32)
+        bandwidth = np.full(len(source), inf)
+        latency = np.zeros(len(source))
+        todo = source != target
+        for depth, (level, stride) in enumerate(zip(self.levels, self.strides, strict=True)):
+            here = np.flatnonzero(todo & (source // stride != target // stride))
+            todo[here] = False
+            if level.shared:
+                group = source[here] // (stride * level.count)
+                resources[here, 0] = self.offsets[depth] + group
+            else:
+                resources[here, 0] = self.offsets[depth] + 2 * (source[here] // stride)
+                resources[here, 1] = self.offsets[depth] + 2 * (target[here] // stride) + 1
+            bandwidth[here] = self.bandwidths[depth]
+            latency[here] = level.latency
+        if self.links:
+            codes, numbers, bandwidths, latencies = self._link_arrays
+            wanted = source * self.num_devices + target
+            at = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+            here = np.flatnonzero(codes[at] == wanted)
+            at = at[here]
+            resources[here, 0] = numbers[at]
+            resources[here, 1] = -1
+            bandwidth[here] = bandwidths[at]
+            latency[here] = latencies[at]
+        return resources, bandwidth, latency
+
+    @cached_property
+    def _link_arrays(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+        """The explicit links both ways, sorted by source * num_devices + target."""
+        ordered = sorted(self._link_of.items())
+        links = [self.links[(number - self.link_offset) // 2] for _, number in ordered]
+        return (
+            np.array([s * self.num_devices + t for (s, t), _ in ordered], dtype=np.int64),
+            np.array([number for _, number in ordered], dtype=np.int32),
+            np.array([link.bandwidth for link in links]),
+            np.array([link.latency for link in links]),
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the resources, in their order."""
+        names = [f"{self.levels[-1].name} {d}" for d in range(self.num_devices)]
+        for depth, (level, stride) in enumerate(zip(self.levels, self.strides, strict=True)):
+            members = self.num_devices // stride
+            if not level.shared:
+                for member in range(members):
+                    names += (f"{level.name} {member} out", f"{level.name} {member} in")
+            elif depth == 0:
+                names.append(f"{level.name} bus")
+            else:
+                outer = self.levels[depth - 1].name
+                names += [f"{outer} {group} bus" for group in range(members // level.count)]
+        for link in self.links:
+            source, target = link.devices
+            names += (f"link {source}-{target}", f"link {target}-{source}")
+        return tuple(names)
+
+    @cached_property
+    def resource_bandwidths(self) -> NDArray[np.float64]:
+        """Bytes/s of every resource; 0 for the devices."""
+        bandwidths = np.zeros(self.num_resources)
+        ends = (*self.offsets[1:], self.link_offset)
+        for level, start, end in zip(self.levels, self.offsets, ends, strict=True):
+            bandwidths[start:end] = level.bandwidth
+        for number, link in enumerate(self.links):
+            start = self.link_offset + 2 * number
+            bandwidths[start : start + 2] = link.bandwidth
+        bandwidths.flags.writeable = False
+        return bandwidths
