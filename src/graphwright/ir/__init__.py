@@ -1,6 +1,7 @@
 """The graph every stage speaks: immutable, content-hashed, verified; printed, saved, read back."""
 
 from graphwright.ir.build import CONSTANT_OP, GraphBuilder
+from graphwright.ir.bulk import collection_paused
 from graphwright.ir.files import read_whole, write_atomically
 from graphwright.ir.frozen import Attrs, FrozenDict
 from graphwright.ir.graph import Graph
@@ -38,6 +39,7 @@ __all__ = [
     "Summary",
     "Tensor",
     "TensorType",
+    "collection_paused",
     "format_bytes",
     "from_json",
     "load",

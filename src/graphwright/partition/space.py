@@ -1,0 +1,79 @@
+"""The strategies that a node may have: for every axis one of its splits or replication, on all devices or on some (FlexFlow's SOAP)."""
+
+from __future__ import annotations
+
+from math import prod
+from random import Random
+
+from graphwright.describe import Split, node_splits
+from graphwright.errors import InvalidStrategy
+from graphwright.ir import Graph, Node
+from graphwright.machine import Cluster
+from graphwright.plans import Along, Choice, Mesh, Plan, Replicate, Strategy, whole_mesh
+from graphwright.plans.plan import make_plan
+from graphwright.tasks import Expansion, Site
+
+_SUBSET = 0.25
+"""How often a random strategy uses some of the devices only."""
+
+
+def random_strategy(
+    rng: Random, splits: tuple[Split, ...], cluster: Cluster, *, subsets: bool = True
+) -> Strategy:
+    """A random strategy; whether several splits of one call go together is for the caller to see."""
+    mesh = None
+    shape = whole_mesh(cluster).shape
+    if subsets and shape and rng.random() < _SUBSET:
+        mesh = _random_mesh(rng, cluster)
+        shape = mesh.shape
+    left = {split.index: split.max_parts for split in splits}
+    choices: list[Choice] = []
+    for size in shape:
+        possible = [index for index, parts in left.items() if parts >= size]
+        index = rng.choice([*possible, None])
+        if index is None:
+            choices.append(Replicate())
+        else:
+            left[index] //= size
+            choices.append(Along(index))
+    return Strategy(tuple(choices), mesh)
+
+
+def _random_mesh(rng: Random, cluster: Cluster) -> Mesh:
+    """The devices beneath some prefix of the axes: one node of several, one pair of a node, one device."""
+    shape = whole_mesh(cluster).shape
+    inner = shape[rng.randint(1, len(shape)) :]
+    count = prod(inner)
+    first = rng.randrange(cluster.num_devices // count) * count
+    return Mesh(tuple(range(first, first + count)), inner)
+
+
+def random_plan(graph: Graph, cluster: Cluster, seed: int = 0, *, subsets: bool = True) -> Plan:
+    """A random strategy for every node."""
+    rng = Random(seed)
+    blank = make_plan(graph, cluster, {})
+    expansion = Expansion(Site(graph), blank, _NoCosts())  # type: ignore[arg-type]
+    strategies = {
+        node.name: valid_strategy(rng, expansion, graph, node, subsets=subsets)
+        for node in graph.nodes
+    }
+    return make_plan(graph, cluster, strategies, algorithm="random", seed=seed)
+
+
+def valid_strategy(
+    rng: Random, expansion: Expansion, graph: Graph, node: Node, *, subsets: bool = True
+) -> Strategy:
+    """A random strategy that the node can follow."""
+    splits = node_splits(graph, node)
+    for _ in range(8):
+        found = random_strategy(rng, splits, expansion.cluster, subsets=subsets)
+        try:
+            expansion.place(node, found)
+        except InvalidStrategy:
+            continue
+        return found
+    return Strategy((Replicate(),) * len(expansion.mesh.shape))
+
+
+class _NoCosts:
+    """Nothing is timed while a plan is made."""

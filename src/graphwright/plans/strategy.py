@@ -1,0 +1,89 @@
+"""How one operator is spread over devices: for every axis of a mesh, an index to split, replication, or passing terms on.
+
+aten.mm, out[i, j] = sum over k, on 2 x 2 devices:
+
+i j      a quarter of the output each            - -      the same on all four
+i k      half of the rows each, and of the sum   +0 -     the first argument is partial, and so is the output
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphwright.errors import InvalidStrategy
+from graphwright.plans.mesh import Mesh
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Split along one of the operator's indices."""
+
+    index: str
+
+    def __str__(self) -> str:
+        return self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """Compute the same on every device along the axis."""
+
+    def __str__(self) -> str:
+        return "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Compute on terms: `arguments` are partial sums along the axis, and so is the result, as the operator is linear in them."""
+
+    arguments: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return "+" + ",".join(map(str, self.arguments))
+
+
+Choice = Along | Replicate | Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A choice for every axis of a mesh; the mesh is the whole cluster's unless given (FlexFlow's operator dimension)."""
+
+    choices: tuple[Choice, ...]
+    mesh: Mesh | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mesh is not None and len(self.choices) != len(self.mesh.shape):
+            raise InvalidStrategy(
+                f"{len(self.choices)} choices for a mesh of {len(self.mesh.shape)} axes {self.mesh.shape}"
+            )
+        object.__setattr__(self, "_hash", hash((self.choices, self.mesh)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        choices = " ".join(map(str, self.choices)) or "-"
+        if self.mesh is None:
+            return choices
+        return f"{choices} on {', '.join(map(str, self.mesh.devices))}"
+
+
+def on_one(device: int) -> Strategy:
+    """The whole operator on one device."""
+    return Strategy((), Mesh((device,), ()))
+
+
+def parse_choice(word: str) -> Choice:
+    """The choice that a word spells: an index, -, or +0,1."""
+    if word == "-":
+        return Replicate()
+    if word.startswith("+"):
+        numbers = word[1:].split(",")
+        if all(n.isdecimal() and len(n) < 6 for n in numbers):
+            return Keep(tuple(map(int, numbers)))
+        raise InvalidStrategy(f"{word!r}: after + come the numbers of the arguments, as in +0,1")
+    if not word:
+        raise InvalidStrategy("an empty choice; write - for replication")
+    return Along(word)

@@ -1,0 +1,39 @@
+"""From a graph, a plan and a cluster to the tasks that devices and links carry out (FlexFlow section 3.4.1).
+
+What is simulated is what runs: the task graph that `simulate` times is the one that programs are made from.
+"""
+
+from graphwright.ir import Graph, collection_paused
+from graphwright.plans import Plan, TaskGraph
+from graphwright.tasks.assemble import assemble
+from graphwright.tasks.costs import Costs, Traffic
+from graphwright.tasks.expansion import Expansion, Move, Site, key_base
+from graphwright.tasks.movement import Movement
+from graphwright.tasks.placing import Placed, place
+from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
+from graphwright.tasks.steps import Step, Transfer
+
+__all__ = [
+    "Costs",
+    "Expansion",
+    "Move",
+    "Movement",
+    "Placed",
+    "Resharding",
+    "Site",
+    "Step",
+    "Traffic",
+    "Transfer",
+    "assemble",
+    "expand",
+    "gather_then_slice",
+    "key_base",
+    "place",
+    "reshard",
+]
+
+
+def expand(graph: Graph, plan: Plan, costs: Costs) -> TaskGraph:
+    """The task graph of a graph under a plan, on the plan's cluster, with durations by `costs`."""
+    with collection_paused():
+        return assemble(Expansion(Site(graph), plan, costs))

@@ -1,0 +1,296 @@
+"""The whole task graph of an expansion, block by block in the order of keys.
+
+A block is a node's parts, or one movement. Blocks are templates with numbers from 0; here they get their places, and what joins
+them becomes edges:
+
+    producer part --> reader part                    same sharding: device by device
+    producer part --> transfers --> reader part      moved; where a device keeps some of its own, also directly
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.plans import (
+    CATEGORIES,
+    Sharding,
+    TaskGraph,
+    Values,
+    device_array,
+    local_bytes,
+)
+from graphwright.tasks.compact import compressed_rows
+from graphwright.tasks.expansion import Expansion, Move, compute_position, key_base
+from graphwright.tasks.movement import EXTERNAL, common_places, places
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+NO_VALUE = -1
+_COMMUNICATION = CATEGORIES.index("communication")
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    """A tensor in one sharding: the block that it comes from (None for what is there from the start) and its memory.
+
+    `via` is the movement's block, where there is one.
+    """
+
+    values: Ints
+    via: int | None = None
+    move: Move | None = None
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Pairs of numbers, collected as arrays."""
+
+    first: list[NDArray[Any]] = field(default_factory=list)
+    second: list[NDArray[Any]] = field(default_factory=list)
+
+    def add(self, first: NDArray[Any], second: NDArray[Any]) -> None:
+        if len(first):
+            self.first.append(first)
+            self.second.append(second)
+
+    def arrays(self) -> tuple[Ints, Ints]:
+        return _flat(self.first, np.int32), _flat(self.second, np.int32)
+
+
+def assemble(expansion: Expansion) -> TaskGraph:
+    """The task graph of an expansion."""
+    return _Assembly(expansion).run()
+
+
+class _Assembly:
+    def __init__(self, expansion: Expansion) -> None:
+        self.x, self.site = expansion, expansion.site
+        self.graph = expansion.site.graph
+        self.num_tasks = self.num_values = 0
+        self.columns: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
+        self.edges, self.births, self.uses = _Pairs(), _Pairs(), _Pairs()
+        self.labels: list[str] = []
+        self.copies: dict[tuple[str, Sharding], _Copy] = {}
+        self.base: list[int] = []
+        self.size = expansion.cluster.num_devices
+
+    def run(self) -> TaskGraph:
+        """Lay out all blocks."""
+        before = self._moves_of_inputs()
+        for i in range(len(self.graph.nodes)):
+            for move in before.get(i, ()):
+                self._move(move)
+            self._node(i)
+        return self._task_graph()
+
+    def _moves_of_inputs(self) -> dict[int, list[Move]]:
+        """Place the inputs, and say which of their moves come before which node."""
+        found: dict[int, list[Move]] = {}
+        for name in self.graph.inputs:
+            sharding = self.x.source(name)
+            values = self._make_values(name, sharding, persistent=True)
+            self.copies[name, sharding] = _Copy(values)
+            for move in self.x.moves(name).values():
+                found.setdefault((move.position - 1) // 2, []).append(move)
+        return {i: sorted(moves, key=lambda m: m.number) for i, moves in found.items()}
+
+    # -- blocks -----------------------------------------------------------------------------------
+
+    def _node(self, i: int) -> None:
+        node, placed = self.graph.nodes[i], self.x.placed[i]
+        devices = device_array(placed.mesh)
+        duration = self.x.duration(i)
+        base, count = self.num_tasks, len(devices)
+        self.base.append(base)
+        busy = bool(duration.any())
+        self._add_tasks(
+            key_base(compute_position(i), 0),
+            duration=duration,
+            kind=np.zeros(count, np.uint8),
+            node=np.full(count, i, np.int32),
+            device=devices,
+            nbytes=np.zeros(count, np.int64),
+            counts=np.full(count, int(busy), np.int64),
+            resource=devices if busy else devices[:0],
+            load=np.zeros(count if busy else 0, np.int64),
+        )
+        tasks = np.arange(base, base + count, dtype=np.int32)
+        for arg, name in enumerate(node.inputs):
+            if name is None:
+                continue
+            needed = placed.inputs[arg]
+            assert needed is not None
+            copy = self.copies[name, needed]
+            self._read(name, copy, tasks)
+            if not self.site.is_view[i]:
+                self._use(copy.values, tasks)
+        before = self.site.follows.get(i)
+        if before is not None:
+            sources, targets = common_places(self.x.placed[before].mesh, placed.mesh, self.size)
+            self.edges.add(self.base[before] + sources, base + targets)
+        moves: list[Move] = []
+        for output, name in enumerate(node.outputs):
+            sharding = placed.outputs[output]
+            self.copies[name, sharding] = _Copy(self._output_values(i, name, sharding, tasks))
+            moves += self.x.moves(name).values()
+        for move in sorted(moves, key=lambda m: m.number):
+            self._move(move)
+
+    def _move(self, move: Move) -> None:
+        m, base = move.movement, self.num_tasks
+        source = self.copies[move.tensor, m.source]
+        self._add_tasks(
+            key_base(move.position, move.number),
+            duration=m.duration,
+            kind=m.kind,
+            node=np.full(m.num_tasks, len(self.labels), np.int32),
+            device=np.full(m.num_tasks, -1, np.int32),
+            nbytes=m.nbytes,
+            counts=np.diff(m.resource_ptr),
+            resource=m.resource,
+            load=m.load,
+        )
+        if m.num_tasks:
+            self.labels.append(f"%{move.tensor}")
+        made = self.site.producer.get(move.tensor)
+        if made is not None:
+            self.edges.add(self.base[made[0]] + m.reads[0], base + m.reads[1])
+        elif move.pacemaker is not None:
+            self._pace(move.pacemaker, move, base)
+        self.edges.add(base + m.edges[0], base + m.edges[1])
+        self.copies[move.tensor, move.target] = _Copy(
+            self._moved_values(move, source, base), via=base, move=move
+        )
+
+    def _read(self, name: str, copy: _Copy, tasks: Ints) -> None:
+        """What a reader's parts wait for."""
+        made = self.site.producer.get(name)
+        if copy.move is None:
+            if made is not None:
+                self.edges.add(self.base[made[0]] + np.arange(len(tasks), dtype=np.int32), tasks)
+            return
+        assert copy.via is not None
+        m = copy.move.movement
+        self.edges.add(copy.via + m.gives[1], tasks[m.gives[0]])
+        if made is not None:
+            self.edges.add(self.base[made[0]] + m.keeps[0], tasks[m.keeps[1]])
+
+    def _pace(self, pacemaker: int, move: Move, base: int) -> None:
+        sources, readers = pace_pairs(self.x, pacemaker, move)
+        self.edges.add(self.base[pacemaker] + sources, base + readers)
+
+    def _add_tasks(self, key: int, **columns: NDArray[Any]) -> None:
+        count = len(columns["duration"])
+        self.columns["key"].append(key + np.arange(count, dtype=np.int64))
+        for name, column in columns.items():
+            self.columns[name].append(column)
+        self.num_tasks += count
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def _make_values(self, name: str, sharding: Sharding, persistent: bool) -> Ints:
+        nbytes = local_bytes(sharding, self.graph.tensors[name].type)
+        return self._values(
+            nbytes, device_array(sharding.mesh), self.site.category(name), persistent
+        )
+
+    def _values(self, nbytes: Longs, devices: Ints, category: int, persistent: bool) -> Ints:
+        count, base = len(nbytes), self.num_values
+        self.columns["value_nbytes"].append(nbytes)
+        self.columns["value_device"].append(devices)
+        self.columns["value_category"].append(np.full(count, category, np.uint8))
+        self.columns["value_persistent"].append(np.full(count, persistent, np.uint8))
+        self.num_values += count
+        return np.arange(base, base + count, dtype=np.int32)
+
+    def _output_values(self, i: int, name: str, sharding: Sharding, tasks: Ints) -> Ints:
+        """The memory of an output: that of its input for a view, that of the old value for a new one."""
+        if name in self.site.replaces:
+            return np.full(len(tasks), NO_VALUE, np.int32)
+        if self.site.is_view[i]:
+            node = self.graph.nodes[i]
+            arg = next(a for a, n in enumerate(node.inputs) if n is not None)
+            viewed, needed = node.inputs[arg], self.x.placed[i].inputs[arg]
+            assert viewed is not None and needed is not None
+            return self.copies[viewed, needed].values
+        values = self._make_values(name, sharding, persistent=False)
+        self.births.add(values, tasks)
+        return values
+
+    def _moved_values(self, move: Move, source: _Copy, base: int) -> Ints:
+        m = move.movement
+        sizes = m.buffer_nbytes
+        if move.tensor in self.site.replaces:  # the last step writes to where the old value is
+            sizes = sizes.copy()
+            sizes[m.result[m.result != EXTERNAL]] = 0
+        first = self.num_values
+        self._values(sizes, m.buffer_device, _COMMUNICATION, persistent=False)
+        self.births.add(first + m.births[0], base + m.births[1])
+        self.uses.add(first + m.uses[0], base + m.uses[1])
+        self._use(source.values[m.source_uses[0]], base + m.source_uses[1])
+        own = source.values[np.where(m.result_place >= 0, m.result_place, 0)]
+        return np.where(m.result == EXTERNAL, own, first + m.result).astype(np.int32)
+
+    def _use(self, values: Ints, tasks: Ints) -> None:
+        real = values != NO_VALUE
+        if real.all():
+            self.uses.add(values, tasks)
+        else:
+            self.uses.add(values[real], tasks[real])
+
+    # -- all of it --------------------------------------------------------------------------------
+
+    def _task_graph(self) -> TaskGraph:
+        c = self.columns
+        sources, targets = self.edges.arrays()
+        pointers, successors, indegree = compressed_rows(sources, targets, self.num_tasks)
+        birth_value, birth_task = self.births.arrays()
+        use_value, use_task = self.uses.arrays()
+        counts = _flat(c["counts"], np.int64)
+        return TaskGraph(
+            duration=_flat(c["duration"], np.int64),
+            key=_flat(c["key"], np.int64),
+            kind=_flat(c["kind"], np.uint8),
+            node=_flat(c["node"], np.int32),
+            device=_flat(c["device"], np.int32),
+            nbytes=_flat(c["nbytes"], np.int64),
+            succ_ptr=pointers,
+            succ=successors,
+            indegree=indegree,
+            resource_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            resource=_flat(c["resource"], np.int32),
+            load=_flat(c["load"], np.int64),
+            values=Values(
+                nbytes=_flat(c["value_nbytes"], np.int64),
+                device=_flat(c["value_device"], np.int32),
+                category=_flat(c["value_category"], np.uint8),
+                persistent=_flat(c["value_persistent"], np.bool_),
+                birth_value=birth_value,
+                birth_task=birth_task,
+                use_value=use_value,
+                use_task=use_task,
+            ),
+            labels=tuple(self.labels),
+            resource_names=tuple(self.x.cluster.resources),
+            num_devices=self.x.cluster.num_devices,
+        )
+
+
+def pace_pairs(x: Expansion, pacemaker: int, move: Move) -> tuple[Ints, Ints]:
+    """(part of the pacemaker, task of the move) for every device that both are on."""
+    m = move.movement
+    at = places(x.placed[pacemaker].mesh, x.cluster.num_devices)
+    part = at[device_array(m.source.mesh)[m.reads[0]]]
+    there = part >= 0
+    return part[there], m.reads[1][there]
+
+
+def _flat(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    if not arrays:
+        return np.zeros(0, dtype=dtype)
+    return np.concatenate(arrays).astype(dtype, copy=False)

@@ -1,0 +1,226 @@
+"""A resharding as tasks: the template that every tensor of one type and the same two shardings shares.
+
+    reads    (source place, task)      the task waits until the device has the tensor as it was
+    edges    (task, task)              the steps follow each other
+    gives    (target place, task)      the device has the tensor as it is needed when the task is done
+    keeps    (source, target place)    ... and when it had it before: what it needs is, in part, its own
+
+Places are those of devices in the mesh of the source and of the target. Each step but the in-place ones makes a new buffer on every
+device that it gives something to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.ir import TensorType
+from graphwright.machine import PICOSECONDS
+from graphwright.plans import KINDS, Mesh, Sharding, device_array, local_bytes
+from graphwright.tasks.reshard import Resharding
+from graphwright.tasks.steps import Step, Transfer
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+EXTERNAL = -1
+_KIND = {name: number for number, name in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Movement:
+    """The tasks of a resharding, numbered from 0.
+
+    `buffer_*` are its buffers, `source_uses` the (source place, task) that read the source's own memory. `result` is, for every target
+    place, the buffer that holds the result, or EXTERNAL where the source's memory at `result_place` does.
+    """
+
+    source: Sharding
+    target: Sharding
+    steps: tuple[str, ...]
+    kind: NDArray[np.uint8]
+    duration: Longs
+    nbytes: Longs
+    resource_ptr: Longs
+    resource: Ints
+    load: Longs
+    reads: tuple[Ints, Ints]
+    edges: tuple[Ints, Ints]
+    gives: tuple[Ints, Ints]
+    keeps: tuple[Ints, Ints]
+    buffer_device: Ints
+    buffer_nbytes: Longs
+    births: tuple[Ints, Ints]
+    uses: tuple[Ints, Ints]
+    source_uses: tuple[Ints, Ints]
+    result: Ints
+    result_place: Ints
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self.duration)
+
+
+def picoseconds(seconds: float) -> int:
+    """Whole picoseconds, so that sums of times are exact."""
+    return round(seconds * PICOSECONDS)
+
+
+def movement(found: Resharding, type: TensorType, source: Sharding, target: Sharding) -> Movement:
+    """Lay out the tasks of a resharding."""
+    return _Layout(type, source, target).lay_out(found.steps)
+
+
+@lru_cache(maxsize=4096)
+def places(mesh: Mesh, size: int) -> Ints:
+    """For every device number beneath `size`, its place in the mesh, -1 if it is not there."""
+    found = np.full(size, -1, dtype=np.int32)
+    devices = device_array(mesh)
+    inside = devices < size
+    found[devices[inside]] = np.flatnonzero(inside)
+    return found
+
+
+def common_places(first: Mesh, second: Mesh, size: int) -> tuple[Ints, Ints]:
+    """The places in two meshes of the devices that are in both."""
+    at = places(first, size)[device_array(second)]
+    there = np.flatnonzero(at >= 0).astype(np.int32)
+    return at[there], there
+
+
+def join_on_device(ready: tuple[Ints, Ints], readers: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """(task, reader) for each reader on a device and each task that the device waits for."""
+    devices, tasks = ready
+    if not len(devices) or not len(readers[0]):
+        return _NONE, _NONE
+    order = np.argsort(devices, kind="stable")
+    devices, tasks = devices[order], tasks[order]
+    first = np.searchsorted(devices, readers[0], side="left")
+    last = np.searchsorted(devices, readers[0], side="right")
+    counts = last - first
+    reader = np.repeat(readers[1], counts)
+    within = np.arange(len(reader)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return tasks[np.repeat(first, counts) + within], reader
+
+
+class _Layout:
+    """Walks through the steps, keeping which tasks and which buffer each device's copy comes from."""
+
+    def __init__(self, type: TensorType, source: Sharding, target: Sharding) -> None:
+        self.type, self.source, self.target = type, source, target
+        devices = device_array(source.mesh)
+        self.ready = (devices, np.full(len(devices), EXTERNAL, dtype=np.int32))
+        self.size = 1 + int(max(devices.max(), device_array(target.mesh).max()))
+        self.holds = np.full(self.size, EXTERNAL, dtype=np.int32)
+        self.kinds: list[int] = []
+        self.durations: list[int] = []
+        self.nbytes: list[int] = []
+        self.links: list[Ints] = []
+        self.loads: list[Longs] = []
+        self.pairs: dict[str, list[tuple[Ints, Ints]]] = {
+            name: [] for name in ("reads", "edges", "births", "uses", "source_uses")
+        }
+        self.buffers: list[tuple[Ints, Longs]] = []
+        self.num_buffers = 0
+
+    def lay_out(self, steps: tuple[Step, ...]) -> Movement:
+        for step in steps:
+            transfers = step.transfers()
+            if transfers:
+                self._step(step, transfers)
+        devices, tasks = self.ready
+        at_source, at_target = (
+            places(self.source.mesh, self.size),
+            places(self.target.mesh, self.size),
+        )
+        reads, source_uses = _joined(self.pairs["reads"]), _joined(self.pairs["source_uses"])
+        needed = at_target[devices] >= 0
+        own = (tasks == EXTERNAL) & needed
+        given = (tasks != EXTERNAL) & needed
+        counts = [len(links) for links in self.links]
+        return Movement(
+            source=self.source,
+            target=self.target,
+            steps=tuple(step.kind for step in steps),
+            kind=np.array(self.kinds, dtype=np.uint8),
+            duration=np.array(self.durations, dtype=np.int64),
+            nbytes=np.array(self.nbytes, dtype=np.int64),
+            resource_ptr=np.cumsum([0, *counts], dtype=np.int64),
+            resource=_flat(self.links, np.int32),
+            load=_flat(self.loads, np.int64),
+            reads=(at_source[reads[0]], reads[1]),
+            edges=_joined(self.pairs["edges"]),
+            gives=(at_target[devices[given]], tasks[given]),
+            keeps=(at_source[devices[own]], at_target[devices[own]]),
+            buffer_device=_flat([d for d, _ in self.buffers], np.int32),
+            buffer_nbytes=_flat([n for _, n in self.buffers], np.int64),
+            births=_joined(self.pairs["births"]),
+            uses=_joined(self.pairs["uses"]),
+            source_uses=(at_source[source_uses[0]], source_uses[1]),
+            result=self.holds[device_array(self.target.mesh)],
+            result_place=at_source[device_array(self.target.mesh)],
+        )
+
+    def _step(self, step: Step, transfers: tuple[Transfer, ...]) -> None:
+        first = len(self.durations)
+        numbers = range(first, first + len(transfers))
+        readers = _pairs([t.reads for t in transfers], numbers)
+        givers = _pairs([t.gives for t in transfers], numbers)
+        for transfer in transfers:
+            self.kinds.append(_KIND[transfer.kind])
+            self.durations.append(picoseconds(transfer.seconds))
+            self.nbytes.append(transfer.nbytes)
+            self.links.append(transfer.links)
+            self.loads.append(transfer.loads)
+        tasks, waiting = join_on_device(self.ready, readers)
+        inside = tasks != EXTERNAL
+        self.pairs["edges"].append((tasks[inside], waiting[inside]))
+        devices = readers[0]
+        from_outside = np.isin(devices, self.ready[0][self.ready[1] == EXTERNAL])
+        self.pairs["reads"].append((devices[from_outside], readers[1][from_outside]))
+        held = self.holds[devices]
+        buffered = held != EXTERNAL
+        self.pairs["uses"].append((held[buffered], readers[1][buffered]))
+        self.pairs["source_uses"].append((devices[~buffered], readers[1][~buffered]))
+        self._settle(step, givers)
+
+    def _settle(self, step: Step, givers: tuple[Ints, Ints]) -> None:
+        """After the step: who waits for what, and where each copy is."""
+        devices, tasks = self.ready
+        still = np.isin(devices, step.keeps)
+        self.ready = (
+            np.concatenate([devices[still], givers[0]]),
+            np.concatenate([tasks[still], givers[1]]),
+        )
+        if step.kind == "all_reduce":
+            return  # in place
+        mesh = device_array(step.target.mesh)
+        sizes = local_bytes(step.target, self.type)
+        receives = np.isin(mesh, givers[0])
+        made = mesh[receives]
+        numbers = np.arange(self.num_buffers, self.num_buffers + len(made), dtype=np.int32)
+        self.holds[made] = numbers
+        self.buffers.append((made, sizes[receives]))
+        self.num_buffers += len(made)
+        self.pairs["births"].append((self.holds[givers[0]], givers[1]))
+
+
+_NONE: Ints = np.zeros(0, dtype=np.int32)
+
+
+def _pairs(groups: list[Ints], numbers: range) -> tuple[Ints, Ints]:
+    counts = [len(group) for group in groups]
+    return _flat(groups, np.int32), np.repeat(np.array(numbers, dtype=np.int32), counts)
+
+
+def _flat(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype=dtype)
+
+
+def _joined(pairs: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    if not pairs:
+        return _NONE, _NONE
+    return np.concatenate([a for a, _ in pairs]), np.concatenate([b for _, b in pairs])

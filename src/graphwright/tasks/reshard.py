@@ -1,0 +1,297 @@
+"""From any sharding to any other by the cheapest sequence of collectives: a shortest path over shardings (TensorOpt section 4.2).
+
+States are shardings; an edge is one step, its weight the seconds that the cost model gives it. Neighbouring axes of one level that start
+and end alike move together, so a path has few states however many devices there are. Gathering all and slicing is one of the
+paths, so nothing found is worse than that; fetching just the missing regions, message by message, is another.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from graphwright.ir import TensorType
+from graphwright.machine import Cluster
+from graphwright.plans import (
+    Mesh,
+    Partial,
+    Placement,
+    Replicated,
+    Sharding,
+    Split,
+    whole_mesh,
+)
+from graphwright.tasks.costs import Costs
+from graphwright.tasks.steps import Step, Stepper
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resharding:
+    """The steps from one sharding to another; none where they are equal."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for step in self.steps for t in step.transfers())
+
+    def __str__(self) -> str:
+        return ", ".join(f"{s.kind} to {s.target}" for s in self.steps) or "nothing to do"
+
+
+def reshard(
+    cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
+) -> Resharding:
+    """The cheapest steps from `source` to `target` for a tensor of `type`."""
+    if source == target:
+        return Resharding(())
+    search = _Search(Stepper(cluster, costs, type), source, target)
+    return Resharding(search.run())
+
+
+def gather_then_slice(
+    cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
+) -> Resharding:
+    """The plain way on one mesh: add up all terms, gather all parts, take the part that is needed."""
+    stepper, steps, state = Stepper(cluster, costs, type), [], source
+    partial = tuple(
+        a
+        for a, (p, q) in enumerate(zip(source.placements, target.placements, strict=True))
+        if isinstance(p, Partial) and p != q
+    )
+    if partial:
+        steps.append(stepper.all_reduce(state, _replace(state, partial, Replicated()), partial))
+        state = steps[-1].target
+    for dim in range(type.rank):
+        axes = state.axes_of(dim)
+        if axes:
+            steps.append(stepper.all_gather(state, _replace(state, axes, Replicated()), axes))
+            state = steps[-1].target
+    if state != target:
+        steps.append(stepper.slice(state, target))
+    return Resharding(tuple(steps))
+
+
+def _replace(state: Sharding, axes: Axes, placement: Placement) -> Sharding:
+    """`state` with another placement along `axes`; pieces stay with the dims whose cuts stay."""
+    placements = list(state.placements)
+    for axis in axes:
+        placements[axis] = placement
+    kept = tuple(
+        (dim, pieces)
+        for dim, pieces in state.pieces
+        if all(placements[a] == Split(dim) for a in state.axes_of(dim))
+    )
+    return Sharding(state.mesh, tuple(placements), kept)
+
+
+class _Search:
+    """Dijkstra's algorithm from `source` to `target`."""
+
+    def __init__(self, stepper: Stepper, source: Sharding, target: Sharding) -> None:
+        self.stepper, self.source, self.target = stepper, source, target
+        self.shape = stepper.type.shape
+        self.same_mesh = source.mesh == target.mesh
+        self.bundles = {
+            source.mesh: _bundles(stepper.cluster, source, target if self.same_mesh else None)
+        }
+        if not self.same_mesh:
+            self.bundles[target.mesh] = _bundles(stepper.cluster, target, None)
+        self.entries = () if self.same_mesh else self._entries()
+
+    def run(self) -> tuple[Step, ...]:
+        """The steps of the shortest path."""
+        order = count()
+        best: dict[Sharding, float] = {self.source: 0.0}
+        came: dict[Sharding, Step] = {}
+        queue = [(0.0, next(order), self.source)]
+        done: set[Sharding] = set()
+        while queue:
+            seconds, _, state = heapq.heappop(queue)
+            if state in done:
+                continue
+            if state == self.target:
+                break
+            done.add(state)
+            for step in self._moves(state):
+                reached = seconds + step.seconds
+                if reached < best.get(step.target, float("inf")):
+                    best[step.target] = reached
+                    came[step.target] = step
+                    heapq.heappush(queue, (reached, next(order), step.target))
+        steps = [came[self.target]]
+        while steps[-1].source != self.source:
+            steps.append(came[steps[-1].source])
+        return tuple(reversed(steps))
+
+    # -- edges ------------------------------------------------------------------------------------
+
+    def _moves(self, state: Sharding) -> Iterator[Step]:
+        here = self.same_mesh or state.mesh == self.target.mesh
+        if here and self._slices_to_target(state):
+            yield self.stepper.slice(state, self.target)
+            return
+        yield from self._sums(state)
+        yield from self._gathers(state)
+        if here:
+            yield from self._slices(state)
+            yield from self._swaps(state)
+        yield from self._exchanges(state)
+
+    def _slices_to_target(self, state: Sharding) -> bool:
+        """Whether every device has what it needs: along each axis all of it, or already its part."""
+        given, wanted = dict(state.pieces), dict(self.target.pieces)
+        for dim in range(len(self.shape)):
+            own, goal = state.axes_of(dim), self.target.axes_of(dim)
+            if own and dim not in given and dim not in wanted:
+                goal = goal[: len(own)]  # even cuts nest
+            if own and (own != goal or given.get(dim) != wanted.get(dim)):
+                return False
+        return all(
+            p == q or isinstance(p, Replicated)
+            for p, q in zip(state.placements, self.target.placements, strict=True)
+        )
+
+    def _sums(self, state: Sharding) -> Iterator[Step]:
+        partial = [b for b in self.bundles[state.mesh] if self._to_sum(state, b)]
+        joint = tuple(a for b in partial for a in b)
+        reducers = {state.placements[a] for a in joint}
+        choices = [*partial, joint] if len(partial) > 1 and len(reducers) == 1 else partial
+        for axes in choices:
+            whole = _replace(state, axes, Replicated())
+            yield self.stepper.all_reduce(state, whole, axes)
+            for dim in self._scatter_dims(state, axes):
+                part = _replace(state, axes, Split(dim))
+                yield self.stepper.reduce_scatter(state, part, axes)
+
+    def _scatter_dims(self, state: Sharding, axes: Axes) -> set[int]:
+        """The dims worth scattering to: where the target wants it, and the longest one, to be gathered again."""
+        open_dims = self._open_dims(state, axes)
+        longest = sorted(open_dims, key=lambda dim: -self.shape[dim])[:1]
+        if not self.same_mesh:
+            return set(longest)
+        wanted = self.target.placements[axes[0]]
+        return {*longest, *(d for d in open_dims if wanted == Split(d))}
+
+    def _to_sum(self, state: Sharding, bundle: Axes) -> bool:
+        placement = state.placements[bundle[0]]
+        stays = self.same_mesh and self.target.placements[bundle[0]] == placement
+        return isinstance(placement, Partial) and not stays
+
+    def _gathers(self, state: Sharding) -> Iterator[Step]:
+        pieced = dict(state.pieces)
+        for dim in range(len(self.shape)):
+            bundles = [b for b in self.bundles[state.mesh] if state.placements[b[0]] == Split(dim)]
+            for first, bundle in enumerate(bundles):
+                if self._stays(state, bundle, dim) or (first and dim in pieced):
+                    continue
+                axes = tuple(a for b in bundles[first:] for a in b)
+                whole = _replace(state, axes, Replicated())
+                yield self.stepper.all_gather(state, whole, axes)
+
+    def _stays(self, state: Sharding, bundle: Axes, dim: int) -> bool:
+        """Whether the target has the dim cut alike down to the bundle, in the same pieces: no reason to begin a gathering there."""
+        if state.mesh != self.target.mesh or dim in dict(state.pieces) | dict(self.target.pieces):
+            return False
+        own = state.axes_of(dim)
+        depth = own.index(bundle[-1]) + 1
+        return self.target.axes_of(dim)[:depth] == own[:depth]
+
+    def _slices(self, state: Sharding) -> Iterator[Step]:
+        for bundle in self.bundles[state.mesh]:
+            if not isinstance(state.placements[bundle[0]], Replicated):
+                continue
+            match self.target.placements[bundle[0]]:
+                case Split(dim) if dim in self._open_dims(state, bundle):
+                    yield self.stepper.slice(state, _replace(state, bundle, Split(dim)))
+                case Partial() as terms:
+                    yield self.stepper.slice(state, _replace(state, bundle, terms))
+                case _:
+                    pass
+
+    def _swaps(self, state: Sharding) -> Iterator[Step]:
+        for bundle in self.bundles[state.mesh]:
+            now, then = state.placements[bundle[0]], self.target.placements[bundle[0]]
+            if not isinstance(now, Split) or not isinstance(then, Split) or now == then:
+                continue
+            innermost = state.axes_of(now.dim)[-1] == bundle[-1]
+            pieced = now.dim in dict(state.pieces)
+            if innermost and not pieced and then.dim in self._open_dims(state, bundle):
+                after = _replace(state, bundle, then)
+                yield self.stepper.all_to_all(state, after, bundle)
+
+    def _open_dims(self, state: Sharding, axes: Axes) -> list[int]:
+        """The dims that `axes` could split further: as the innermost cut, evenly, with something in every part."""
+        pieced = dict(state.pieces)
+        ways = 1
+        for axis in axes:
+            ways *= state.mesh.shape[axis]
+        return [
+            dim
+            for dim, size in enumerate(self.shape)
+            if dim not in pieced
+            and size >= ways * state.ways(dim)
+            and all(a < axes[0] for a in state.axes_of(dim))
+        ]
+
+    def _exchanges(self, state: Sharding) -> Iterator[Step]:
+        """Fetching the regions themselves, where nothing is left to add up, and not from everywhere: it is the costly question."""
+        if state.is_partial:
+            return
+        if not self.same_mesh:
+            if state.mesh == self.source.mesh:
+                for entry in self.entries:
+                    yield self.stepper.exchange(state, entry)
+            return
+        summed = all(
+            p == q or (isinstance(p, Partial) and isinstance(q, Replicated))
+            for p, q in zip(self.source.placements, state.placements, strict=True)
+        )
+        arrives = summed or state.placements == self.target.placements
+        if arrives and not self.target.is_partial:
+            yield self.stepper.exchange(state, self.target)
+
+    def _entries(self) -> tuple[Sharding, ...]:
+        """Where to arrive on another mesh: at the target, or cut further along what is replicated there, to be gathered."""
+        placements = tuple(
+            Replicated() if isinstance(p, Partial) else p for p in self.target.placements
+        )
+        bare = Sharding(self.target.mesh, placements)
+        found = [Sharding(self.target.mesh, placements, self.target.pieces)]
+        copied = [
+            b
+            for b in self.bundles[self.target.mesh]
+            if isinstance(bare.placements[b[0]], Replicated)
+        ]
+        for bundle in copied:
+            found += [_replace(bare, bundle, Split(dim)) for dim in self._open_dims(bare, bundle)]
+        return tuple(found)
+
+
+def _bundles(cluster: Cluster, source: Sharding, target: Sharding | None) -> tuple[Axes, ...]:
+    """Neighbouring axes of one level that are placed alike at both ends."""
+    levels = _levels(cluster, source.mesh)
+    found: list[list[int]] = []
+    before: object = None
+    for axis, placement in enumerate(source.placements):
+        kind = (levels[axis], placement, target.placements[axis] if target else None)
+        if found and kind == before:
+            found[-1].append(axis)
+        else:
+            found.append([axis])
+        before = kind
+    return tuple(map(tuple, found))
+
+
+def _levels(cluster: Cluster, mesh: Mesh) -> tuple[int, ...]:
+    if mesh == whole_mesh(cluster):
+        return tuple(axis.level for axis in cluster.axes)
+    return (0,) * len(mesh.shape)

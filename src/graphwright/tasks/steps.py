@@ -1,0 +1,387 @@
+"""The steps that bring a tensor from one sharding to another, each with the transfers it consists of.
+
+all_gather       split -> replicated        reduce_scatter   partial -> split
+all_reduce       partial -> replicated      all_to_all       split one dim -> split another
+send, exchange   any regions to any regions: halos, shifts, other devices
+slice            replicated -> split, or to terms of which all but one are zero: no transfer at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.ir import DTYPE_BYTES, TensorType
+from graphwright.machine import Cluster
+from graphwright.plans import Sharding, boxes, device_array, local_bytes
+from graphwright.tasks.costs import Costs, Traffic
+from graphwright.tasks.traffic import Parties, Party, all_pairs, rings, spans_of
+
+Ints = NDArray[np.int64]
+_SENDS_PER_DEVICE = 4
+"""With more messages than this for each device, they are one exchange rather than tasks of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Transfer:
+    """One task on links: reads what `reads` hold, and gives `gives` what they need."""
+
+    kind: str
+    reads: NDArray[np.int32]
+    gives: NDArray[np.int32]
+    links: NDArray[np.int32]
+    loads: Ints
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One way from a sharding to the next; `keeps` are the devices that also go on using what they had.
+
+    A search asks many steps for their `seconds` and takes few, so the transfers are made on demand.
+    """
+
+    kind: str
+    source: Sharding
+    target: Sharding
+    keeps: NDArray[np.int32]
+    seconds: float
+    make: Callable[[], tuple[Transfer, ...]]
+
+    def transfers(self) -> tuple[Transfer, ...]:
+        """The transfers that the step consists of."""
+        return self.make()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Collective:
+    """What a collective puts on the edges of a party and what its members receive; `even`: all the same everywhere."""
+
+    kind: str
+    parties: Parties
+    sizes: Ints
+    on_edges: Callable[[Ints], Ints]
+    received: Callable[[Ints], int]
+    even: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Messages:
+    """Who sends how much to whom, over which links ([message, 2], -1 for none)."""
+
+    senders: NDArray[np.int32]
+    receivers: NDArray[np.int32]
+    nbytes: Ints
+    links: NDArray[np.int32]
+
+
+_NOBODY: NDArray[np.int32] = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stepper:
+    """Makes steps, with their costs, for tensors of one type on one cluster."""
+
+    cluster: Cluster
+    costs: Costs
+    type: TensorType
+
+    def slice(self, source: Sharding, target: Sharding) -> Step:
+        """What every device needs is there already."""
+        return Step(
+            kind="slice", source=source, target=target, keeps=_NOBODY, seconds=0.0, make=tuple
+        )
+
+    def all_gather(self, source: Sharding, target: Sharding, axes: tuple[int, ...]) -> Step:
+        """Each device gets the parts of all others in its group."""
+        had, whole = local_bytes(source, self.type), local_bytes(target, self.type)
+        return self._collective(
+            _Collective(
+                kind="all_gather",
+                parties=rings(self.cluster, source.mesh, axes),
+                sizes=whole,
+                on_edges=lambda p: (whole[p] - np.roll(had[p], -1, axis=1)).ravel(),
+                received=lambda p: int((whole[p] - had[p]).sum()),
+                even=_even(had) and _even(whole),
+            ),
+            source,
+            target,
+        )
+
+    def reduce_scatter(self, source: Sharding, target: Sharding, axes: tuple[int, ...]) -> Step:
+        """Terms are added up, and each device of a group gets its part of the sum."""
+        had, part = local_bytes(source, self.type), local_bytes(target, self.type)
+        parties = rings(self.cluster, source.mesh, axes)
+        return self._collective(
+            _Collective(
+                kind="reduce_scatter",
+                parties=parties,
+                sizes=had,
+                on_edges=lambda p: (had[p] - part[p]).ravel(),
+                received=lambda p: int(part[p].sum()) * (parties.group_size - 1),
+                even=_even(had) and _even(part),
+            ),
+            source,
+            target,
+        )
+
+    def all_reduce(self, source: Sharding, target: Sharding, axes: tuple[int, ...]) -> Step:
+        """Terms are added up, and each device of a group gets the whole sum."""
+        had = local_bytes(source, self.type)
+        parties = rings(self.cluster, source.mesh, axes)
+        size = parties.group_size
+        return self._collective(
+            _Collective(
+                kind="all_reduce",
+                parties=parties,
+                sizes=had,
+                on_edges=lambda p: (2 * (size - 1) * had[p] // size).ravel(),
+                received=lambda p: 2 * (size - 1) * int(had[p[:, 0]].sum()),
+                even=_even(had),
+            ),
+            source,
+            target,
+        )
+
+    def all_to_all(self, source: Sharding, target: Sharding, axes: tuple[int, ...]) -> Step:
+        """Each device of a group sends each other a part of its part."""
+        had, part = local_bytes(source, self.type), local_bytes(target, self.type)
+        missing = part - self._overlap(source, target)
+        parties = all_pairs(self.cluster, source.mesh, axes)
+
+        def on_edges(members: Ints) -> Ints:
+            count = members.size * (parties.group_size - 1)
+            each = -(-int(missing[members].sum()) // max(1, count))  # a group of one has no edges
+            return np.full(count, each, dtype=np.int64)
+
+        return self._collective(
+            _Collective(
+                kind="all_to_all",
+                parties=parties,
+                sizes=had,
+                on_edges=on_edges,
+                received=lambda p: int(missing[p].sum()),
+                even=_even(had) and _even(missing),
+            ),
+            source,
+            target,
+        )
+
+    def exchange(self, source: Sharding, target: Sharding) -> Step:
+        """Each device fetches what it does not have, from the nearest device that has it."""
+        messages = self._messages(source, target)
+        to = device_array(target.mesh)
+        together = len(messages.nbytes) > _SENDS_PER_DEVICE * len(to)
+        if together:
+            links, loads, traffic = self._joint_traffic(messages)
+            seconds = self.costs.communicate(traffic)
+        else:
+            each = self._send_seconds(messages)
+            busy = np.zeros(len(self.cluster.resources) + 1)
+            for column in messages.links.T:
+                np.add.at(busy, column, each)
+            seconds = float(busy[:-1].max())
+
+        def make() -> tuple[Transfer, ...]:
+            if together:
+                return (self._joint(messages, links, loads, seconds),)
+            return self._sends(messages, each)
+
+        return Step(
+            kind="exchange", source=source, target=target, keeps=to, seconds=seconds, make=make
+        )
+
+    # -- transfers --------------------------------------------------------------------------------
+
+    def _collective(self, c: _Collective, source: Sharding, target: Sharding) -> Step:
+        parties = c.parties.parties
+        slowest = [self._seconds(c, parties[p]) for p in self._heaviest(c)]
+        devices = device_array(source.mesh)
+
+        def make() -> tuple[Transfer, ...]:
+            if c.even:
+                seconds = [slowest[kind] for kind in c.parties.alike]
+            else:
+                seconds = [self._seconds(c, party) for party in parties]
+            return tuple(
+                Transfer(
+                    kind=c.kind,
+                    reads=devices[party.members.ravel()],
+                    gives=devices[party.members.ravel()],
+                    links=party.links,
+                    loads=party.loads(c.on_edges(party.members)),
+                    nbytes=c.received(party.members),
+                    seconds=taken,
+                )
+                for party, taken in zip(parties, seconds, strict=True)
+            )
+
+        return Step(
+            kind=c.kind,
+            source=source,
+            target=target,
+            keeps=_NOBODY,
+            seconds=max(slowest),
+            make=make,
+        )
+
+    def _heaviest(self, c: _Collective) -> list[int]:
+        """Of each kind of party the one with the largest tensors."""
+        found = []
+        for kind in range(int(c.parties.alike.max()) + 1):
+            own = c.parties.alike[c.parties.party_of] == kind
+            found.append(int(c.parties.party_of[np.argmax(np.where(own, c.sizes, -1))]))
+        return found
+
+    def _seconds(self, c: _Collective, party: Party) -> float:
+        on_edges = c.on_edges(party.members)
+        return self.costs.communicate(
+            Traffic(
+                cluster=self.cluster,
+                kind=c.kind,
+                nbytes=int(c.sizes[party.members].max(initial=0)),
+                spans=c.parties.spans,
+                contenders=party.contenders,
+                resources=party.links,
+                loads=party.edges_on * on_edges[0]
+                if c.even and on_edges.size
+                else party.loads(on_edges),
+            )
+        )
+
+    def _send_seconds(self, messages: _Messages) -> NDArray[np.float64]:
+        """Seconds of each message; equal ones over links of equal speed are asked for once."""
+        known: dict[object, float] = {}
+        each = np.empty(len(messages.nbytes))
+        speeds = self.cluster.resource_bandwidths
+        for i, (nbytes, links) in enumerate(zip(messages.nbytes, messages.links, strict=True)):
+            used = links[links >= 0]
+            pair = np.array([messages.senders[i], messages.receivers[i]], dtype=np.int32)
+            level = self.cluster.first_differing_level(pair.tolist())
+            key = (int(nbytes), level, *speeds[used].tolist())
+            if key not in known:
+                known[key] = self.costs.communicate(
+                    Traffic(
+                        cluster=self.cluster,
+                        kind="send",
+                        nbytes=int(nbytes),
+                        spans=spans_of(self.cluster, pair),
+                        contenders=1,
+                        resources=used.astype(np.int32),
+                        loads=np.full(len(used), nbytes, dtype=np.int64),
+                    )
+                )
+            each[i] = known[key]
+        return each
+
+    def _sends(self, m: _Messages, each: NDArray[np.float64]) -> tuple[Transfer, ...]:
+        made = []
+        for i, nbytes in enumerate(m.nbytes.tolist()):
+            links = m.links[i][m.links[i] >= 0].astype(np.int32)
+            made.append(
+                Transfer(
+                    kind="send",
+                    reads=m.senders[i : i + 1],
+                    gives=m.receivers[i : i + 1],
+                    links=links,
+                    loads=np.full(len(links), nbytes, dtype=np.int64),
+                    nbytes=nbytes,
+                    seconds=float(each[i]),
+                )
+            )
+        return tuple(made)
+
+    def _joint_traffic(self, m: _Messages) -> tuple[NDArray[np.int32], Ints, Traffic]:
+        """All messages at once: the links, the bytes on them, and what the cost model is asked."""
+        count, devices = len(self.cluster.resources), self.cluster.num_devices
+        on_links = np.zeros(count)
+        for column in m.links.T:
+            used = column >= 0
+            on_links += np.bincount(column[used], m.nbytes[used], count)
+        links = np.flatnonzero(on_links).astype(np.int32)
+        loads = on_links[links].astype(np.int64)
+        sent = np.bincount(m.senders, m.nbytes, devices)
+        members = np.union1d(np.unique(m.senders), np.unique(m.receivers)).astype(np.int32)
+        traffic = Traffic(
+            cluster=self.cluster,
+            kind="exchange",
+            nbytes=int(sent.max()),
+            spans=spans_of(self.cluster, members),
+            contenders=1,
+            resources=links,
+            loads=loads,
+        )
+        return links, loads, traffic
+
+    def _joint(
+        self, m: _Messages, links: NDArray[np.int32], loads: Ints, seconds: float
+    ) -> Transfer:
+        return Transfer(
+            kind="exchange",
+            reads=np.unique(m.senders),
+            gives=np.unique(m.receivers),
+            links=links,
+            loads=loads,
+            nbytes=int(m.nbytes.sum()),
+            seconds=seconds,
+        )
+
+    # -- regions ----------------------------------------------------------------------------------
+
+    def _overlap(self, source: Sharding, target: Sharding) -> Ints:
+        """The bytes that each device has already of what it needs, on one mesh."""
+        a, b = boxes(source, self.type.shape), boxes(target, self.type.shape)
+        return self._bytes(np.minimum(a[:, :, 1], b[:, :, 1]) - np.maximum(a[:, :, 0], b[:, :, 0]))
+
+    def _bytes(self, sizes: Ints) -> Ints:
+        found: Ints = sizes.clip(0).prod(axis=-1) * DTYPE_BYTES[self.type.dtype]
+        return found
+
+    def _messages(self, source: Sharding, target: Sharding) -> _Messages:
+        """For each tile that a device lacks a message from the nearest device that has it."""
+        tiles, holders = _tiles(source, self.type.shape)
+        wanted = boxes(target, self.type.shape)
+        to = device_array(target.mesh)
+        common = np.minimum(tiles[:, None, :, 1], wanted[None, :, :, 1]) - np.maximum(
+            tiles[:, None, :, 0], wanted[None, :, :, 0]
+        )
+        nbytes = self._bytes(common)
+        tile, place = np.nonzero(nbytes)
+        nearest = self._nearest(holders[tile], to[place])
+        away = nearest != to[place]
+        senders, receivers = nearest[away], to[place][away]
+        links, _, _ = self.cluster.routes(senders, receivers)
+        return _Messages(senders, receivers, nbytes[tile, place][away], links)
+
+    def _nearest(
+        self, holders: NDArray[np.int32], receivers: NDArray[np.int32]
+    ) -> NDArray[np.int32]:
+        """For every receiver the closest of its holders, [message, holder]; spread where several are as close."""
+        near = np.zeros(holders.shape, dtype=np.int64)
+        for stride in self.cluster.strides:
+            near = near * 2 + (holders // stride == receivers[:, None] // stride)
+        count = holders.shape[1]
+        turn = (np.arange(count)[None, :] - receivers[:, None]) % count
+        best: NDArray[np.intp] = np.argmax(near * count - turn, axis=1)
+        found: NDArray[np.int32] = holders[np.arange(len(holders)), best]
+        return found
+
+
+def _even(sizes: Ints) -> bool:
+    return bool((sizes == sizes[0]).all())
+
+
+def _tiles(source: Sharding, shape: tuple[int, ...]) -> tuple[Ints, NDArray[np.int32]]:
+    """The distinct tiles of a tensor, [tile, dim, 2], and who has each, [tile, holder]."""
+    held = boxes(source, shape)
+    split = [a for a, p in enumerate(source.placements) if hasattr(p, "dim")]
+    rest = [a for a in range(len(source.mesh.shape)) if a not in split]
+    places = np.arange(len(source.mesh)).reshape(source.mesh.shape)
+    number = prod(source.mesh.shape[a] for a in split)
+    by_tile = places.transpose(*split, *rest).reshape(number, -1)
+    return held[by_tile[:, 0]], device_array(source.mesh)[by_tile]
