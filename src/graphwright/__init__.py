@@ -3,6 +3,7 @@
 >>> import graphwright as gw
 >>> graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)    # nothing is allocated
 >>> gw.splits(graph.nodes[0].op, graph.nodes[0].attrs, gw.types_of(graph, graph.nodes[0]))
+>>> gw.simulate(graph, plan, "dgx-h100").save("timeline.json")
 
 Names are loaded when they are first used, so importing the package is quick and needs no PyTorch.
 """
@@ -21,18 +22,25 @@ if TYPE_CHECKING:
     from graphwright.describe.registry import describe
     from graphwright.errors import GraphwrightError
     from graphwright.ir import Graph, load, save, verify
+    from graphwright.machine import cluster
+    from graphwright.plans import Plan, Strategy
     from graphwright.run import check_operator
+    from graphwright.simulate.api import simulate
 
 _WHERE = {
     "Graph": "ir",
     "GraphwrightError": "errors",
     "capture": "capture",
+    "Plan": "plans",
+    "Strategy": "plans",
     "check_operator": "run",
+    "cluster": "machine",
     "describe": "describe",
     "load": "ir",
     "reference": "describe",
     "replay": "capture",
     "save": "ir",
+    "simulate": "simulate",
     "splits": "describe",
     "types_of": "describe",
     "verify": "ir",
@@ -41,14 +49,18 @@ _WHERE = {
 __all__ = [
     "Graph",
     "GraphwrightError",
+    "Plan",
+    "Strategy",
     "__version__",
     "capture",
     "check_operator",
+    "cluster",
     "describe",
     "load",
     "reference",
     "replay",
     "save",
+    "simulate",
     "splits",
     "types_of",
     "verify",

@@ -1,0 +1,40 @@
+"""How long a plan takes, without running it: costs, full and incremental simulation, and the timeline (FlexFlow section 3.4).
+
+The package can be called like the function of the same name: ``graphwright.simulate(graph, plan)``.
+"""
+
+import inspect
+import sys
+from types import ModuleType
+from typing import Any
+
+from graphwright.simulate.api import simulate
+from graphwright.simulate.costs import CostModel
+from graphwright.simulate.delta import DeltaSchedule
+from graphwright.simulate.engine import Schedule, schedule
+from graphwright.simulate.incremental import Incremental
+from graphwright.simulate.memory import Memory, memory
+from graphwright.simulate.timeline import Timeline
+
+__all__ = [
+    "CostModel",
+    "DeltaSchedule",
+    "Incremental",
+    "Memory",
+    "Schedule",
+    "Timeline",
+    "memory",
+    "schedule",
+    "simulate",
+]
+
+__signature__ = inspect.signature(simulate)
+__doc__ = f"{__doc__}\nsimulate{__signature__}\n\n{inspect.getdoc(simulate)}\n"
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> Timeline:
+        return simulate(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

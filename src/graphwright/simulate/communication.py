@@ -1,0 +1,140 @@
+"""How long a step's transfers take: by a formula over the links, or by a table of what was measured (TensorOpt section 3.2).
+
+The formula, for transfers that start together and share links:
+
+    seconds = sum over the levels crossed of phases * ceil(log2 span) * latency  +  max over links of load / bandwidth
+
+An all-reduce has two phases (reduce-scatter, then all-gather), every other transfer one. A message passes one path, so it
+waits for the outermost level alone; over an explicit link it waits for that link.
+
+A table holds seconds at sizes of 2^i bytes, for one kind of collective over one device partitioning: `spans` says how
+many members of every level a group spans, `contenders` how many groups share the busiest link. Between two measured sizes
+the *bandwidth* is interpolated, below the first the time stays what it is (latency), above the last the bandwidth does:
+
+    bandwidth |            ,----o........      o  measured
+              |        ,o-'                    -  interpolated
+              |   ,o--'                        .  beyond the table
+              +------------------------> bytes
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, isfinite, log2, prod
+
+from graphwright.errors import InvalidMeasurement
+from graphwright.machine import Cluster, Measurement, Store
+from graphwright.plans.taskgraph import KINDS
+from graphwright.tasks.costs import Traffic
+
+COLLECTIVES = tuple(kind for kind in KINDS if kind != "compute")
+"""What can be measured between devices."""
+
+PHASES = {"all_reduce": 2}
+"""How often a collective passes over the devices, where that is not once."""
+
+
+def analytic(traffic: Traffic) -> float:
+    """Seconds by the formula; no bytes, no time."""
+    if traffic.loads.size == 0 or int(traffic.loads.max()) == 0:
+        return 0.0
+    used = traffic.loads > 0
+    bandwidths = traffic.cluster.resource_bandwidths[traffic.resources[used]]
+    return latency(traffic) + float((traffic.loads[used] / bandwidths).max())
+
+
+def latency(traffic: Traffic) -> float:
+    """Seconds before the last byte could arrive on links of any bandwidth."""
+    cluster, spans = traffic.cluster, traffic.spans
+    links = len(cluster.links)
+    if links:
+        first = cluster.num_resources - 2 * links
+        if traffic.resources.size and int(traffic.resources.min()) >= first:
+            slowest = max(cluster.links[(int(r) - first) // 2].latency for r in traffic.resources)
+            return _rounds(traffic.kind, prod(spans)) * slowest
+    total = 0.0
+    for span, level in zip(spans, cluster.levels, strict=True):
+        if span > 1:
+            if traffic.kind == "send":
+                return level.latency
+            total += _rounds(traffic.kind, span) * level.latency
+    return total
+
+
+def _rounds(kind: str, span: int) -> int:
+    return PHASES.get(kind, 1) * ceil(log2(span)) if span > 1 else 0
+
+
+# -- measured tables ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Seconds measured at growing sizes in bytes."""
+
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def time(self, nbytes: int) -> float:
+        """Seconds for a size, by the bandwidths measured at the sizes around it."""
+        if nbytes <= 0:
+            return 0.0
+        after = bisect_right(self.sizes, nbytes)
+        if after == 0:
+            return self.seconds[0]
+        low, least = self.sizes[after - 1], self.seconds[after - 1]
+        if after == len(self.sizes) or nbytes == low:
+            return least * (nbytes / low)
+        high, most = self.sizes[after], self.seconds[after]
+        share = (nbytes - low) / (high - low)
+        return nbytes / (low / least * (1 - share) + high / most * share)
+
+
+def signature(spans: tuple[int, ...], contenders: int) -> str:
+    """How the store names a device partitioning: `2x4, 8 contenders`."""
+    return f"{'x'.join(map(str, spans))}, {contenders} contenders"
+
+
+def load_tables(store: Store, cluster: Cluster) -> dict[tuple[str, str], Table]:
+    """All tables of a cluster, by kind and signature."""
+    points: dict[tuple[str, str], dict[int, float]] = {}
+    for (kind, group, exponent), found in store.load_collective(cluster.hash).items():
+        points.setdefault((kind, group), {})[2**exponent] = found.seconds
+    return {
+        key: Table(tuple(sorted(times)), tuple(times[size] for size in sorted(times)))
+        for key, times in points.items()
+    }
+
+
+def record_collectives(
+    store: Store,
+    cluster: Cluster,
+    kind: str,
+    spans: tuple[int, ...],
+    contenders: int,
+    seconds: Mapping[int, float],
+) -> None:
+    """Keep measured seconds by size in bytes, each a power of two, for one kind over one device partitioning."""
+    where = f"{kind} over {signature(tuple(spans), contenders)} of {cluster.name}"
+    if kind not in COLLECTIVES:
+        raise InvalidMeasurement(
+            f"there is no collective {kind!r}; there are {', '.join(COLLECTIVES)}"
+        )
+    names = [level.name for level in cluster.levels]
+    if len(spans) != len(names) or any(type(n) is not int or n < 1 for n in spans):
+        raise InvalidMeasurement(
+            f"{where}: give one span, 1 or more, for each of the levels {', '.join(names)}; got {spans!r}"
+        )
+    if type(contenders) is not int or contenders < 1:
+        raise InvalidMeasurement(f"{where}: {contenders!r} groups on a link; 1 is the least")
+    for size, time in seconds.items():
+        if type(size) is not int or size < 1 or size & (size - 1):
+            raise InvalidMeasurement(f"{where}: measured at {size!r} bytes; sizes are powers of 2")
+        if not (isfinite(time) and time > 0):
+            raise InvalidMeasurement(f"{where}: {size} bytes in {time!r} seconds is no measurement")
+    group = signature(tuple(spans), contenders)
+    for size, time in sorted(seconds.items()):
+        measured = Measurement(seconds=float(time), spread=0.0, repeats=1)
+        store.put_collective(cluster.hash, kind, group, size.bit_length() - 1, measured)

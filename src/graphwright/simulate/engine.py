@@ -1,0 +1,228 @@
+"""Simulate a task graph: when every task is ready, starts and ends (FlexFlow section 3.4.2).
+
+The law of a schedule, which the incremental simulation of `delta` obeys to the last picosecond:
+
+    ready[t]   the latest end among the predecessors of t; 0 without any
+    order      all tasks, sorted by (ready, key)
+    start[t]   the later of ready[t] and the end of the previous task, in that order, on each of t's resources
+    end[t]     start[t] + duration[t]
+
+Every resource is thus a queue: first ready, first served. A task with several resources occupies all of them from its
+start to its end; one without any starts when it is ready.
+
+A queue of the ready tasks gives the order by itself: a successor is ready no earlier than its predecessor, and its
+key is greater even where both are ready at one time (`simulate_tasks`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.errors import InvalidTaskGraph
+from graphwright.plans.taskgraph import Ints, TaskGraph
+from graphwright.tasks.compiled import compiled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Schedule:
+    """When every task is ready, starts and ends, in picoseconds, and the tasks in the order of (ready, key)."""
+
+    ready: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    order: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    @property
+    def makespan(self) -> int:
+        """Picoseconds from the beginning to the end of the last task."""
+        return int(self.end.max(initial=0))
+
+    def __repr__(self) -> str:
+        return f"Schedule({len(self):,} tasks, {self.makespan / 1e9:,.6g} ms)"
+
+
+def schedule(task_graph: TaskGraph) -> Schedule:
+    """The schedule of a task graph."""
+    g = task_graph
+    verify(g)
+    n = len(g)
+    result = Schedule(
+        ready=np.zeros(n, np.int64),
+        start=np.empty(n, np.int64),
+        end=np.empty(n, np.int64),
+        order=np.empty(n, np.int32),
+    )
+    simulate_tasks(
+        g.duration, g.succ_ptr, g.succ, g.indegree, g.resource_ptr, g.resource, g.num_resources,
+        result.ready, result.start, result.end, result.order,
+    )  # fmt: skip
+    return result
+
+
+def verify(task_graph: TaskGraph) -> None:
+    """Raise InvalidTaskGraph unless durations, keys, edges and resources are what the simulation relies on."""
+    g, n = task_graph, len(task_graph)
+    for name, pointer, entries in (
+        ("succ_ptr", g.succ_ptr, g.succ),
+        ("resource_ptr", g.resource_ptr, g.resource),
+    ):
+        if len(pointer) != n + 1 or pointer[0] != 0 or pointer[-1] != len(entries):
+            raise InvalidTaskGraph(
+                f"{name} of {n} tasks has {len(pointer)} entries and does not go from 0 to {len(entries)}"
+            )
+    if len(g.key) != n or len(g.indegree) != n:
+        raise InvalidTaskGraph(f"{n} durations, {len(g.key)} keys, {len(g.indegree)} indegrees")
+    fault, task = find_fault(
+        g.duration, g.key, g.succ_ptr, g.succ, g.indegree.copy(),
+        g.resource_ptr, g.resource, g.num_resources,
+    )  # fmt: skip
+    if fault:
+        raise InvalidTaskGraph(f"task {task} (key {g.key[task]}): {FAULTS[fault]}")
+
+
+FAULTS = (
+    "",
+    "its duration is negative",
+    "its key is not greater than that of the task before it",
+    "an edge leads back from it, or to no task: tasks have to be in a topological order, so there must be no cycle",
+    "it occupies a resource that there is not",
+    "its indegree is not the number of edges that lead to it",
+    "its edges or resources end before they begin",
+    "it occupies a resource twice",
+)
+
+
+@compiled
+def find_fault(
+    duration: Ints,
+    key: Ints,
+    succ_ptr: Ints,
+    succ: Ints,
+    indegree: Ints,
+    resource_ptr: Ints,
+    resource: Ints,
+    num_resources: int,
+) -> tuple[int, int]:
+    """The first fault as its position in FAULTS and the task; (0, 0) if there is none. Uses up `indegree`."""
+    n = len(duration)
+    for t in range(n):
+        if duration[t] < 0:
+            return 1, t
+        if t > 0 and key[t] <= key[t - 1]:
+            return 2, t
+        if succ_ptr[t + 1] < succ_ptr[t] or resource_ptr[t + 1] < resource_ptr[t]:
+            return 6, t
+        for e in range(succ_ptr[t], succ_ptr[t + 1]):
+            s = succ[e]
+            if s <= t or s >= n:
+                return 3, t
+            indegree[s] -= 1
+    last = np.full(num_resources, -1, np.int32)
+    for t in range(n):
+        if indegree[t] != 0:
+            return 5, t
+        for i in range(resource_ptr[t], resource_ptr[t + 1]):
+            r = resource[i]
+            if r < 0 or r >= num_resources:
+                return 4, t
+            if last[r] == t:
+                return 7, t
+            last[r] = t
+    return 0, 0
+
+
+@compiled
+def push(times: Ints, tasks: Ints, size: int, time: int, task: int) -> None:
+    """Put a task into a heap of `size` tasks, ordered by (time, task)."""
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        if times[parent] < time or (times[parent] == time and tasks[parent] < task):
+            break
+        times[at] = times[parent]
+        tasks[at] = tasks[parent]
+        at = parent
+    times[at] = time
+    tasks[at] = task
+
+
+@compiled
+def pop(times: Ints, tasks: Ints, size: int) -> None:
+    """Take the first task away from a heap of `size` tasks: read it at position 0 before."""
+    last = size - 1
+    time = times[last]
+    task = tasks[last]
+    at = 0
+    child = 1
+    while child < last:
+        right = child + 1
+        if right < last and (
+            times[right] < times[child]
+            or (times[right] == times[child] and tasks[right] < tasks[child])
+        ):
+            child = right
+        if time < times[child] or (time == times[child] and task < tasks[child]):
+            break
+        times[at] = times[child]
+        tasks[at] = tasks[child]
+        at = child
+        child = 2 * at + 1
+    times[at] = time
+    tasks[at] = task
+
+
+@compiled
+def simulate_tasks(
+    duration: Ints,
+    succ_ptr: Ints,
+    succ: Ints,
+    indegree: Ints,
+    resource_ptr: Ints,
+    resource: Ints,
+    num_resources: int,
+    ready: Ints,
+    start: Ints,
+    end: Ints,
+    order: Ints,
+) -> int:
+    """Fill `ready` (zero on entry), `start`, `end` and `order`; returns how many tasks were reached."""
+    n = len(duration)
+    free = np.zeros(num_resources, np.int64)
+    waiting = indegree.copy()
+    times = np.empty(n + 1, np.int64)
+    tasks = np.empty(n + 1, np.int32)
+    size = 0
+    for t in range(n):
+        if waiting[t] == 0:
+            push(times, tasks, size, 0, t)
+            size += 1
+    done = 0
+    while size > 0:
+        t = tasks[0]
+        begin = times[0]
+        pop(times, tasks, size)
+        size -= 1
+        order[done] = t
+        done += 1
+        for i in range(resource_ptr[t], resource_ptr[t + 1]):
+            begin = max(begin, free[resource[i]])
+        finish = begin + duration[t]
+        for i in range(resource_ptr[t], resource_ptr[t + 1]):
+            free[resource[i]] = finish
+        start[t] = begin
+        end[t] = finish
+        for e in range(succ_ptr[t], succ_ptr[t + 1]):
+            s = succ[e]
+            if finish > ready[s]:
+                ready[s] = finish
+            waiting[s] -= 1
+            if waiting[s] == 0:
+                push(times, tasks, size, ready[s], s)
+                size += 1
+    return done

@@ -1,0 +1,268 @@
+"""Change one operator's strategy, and know the new makespan without building or timing the rest again (FlexFlow section 3.4.3).
+
+    run = Incremental(graph, plan, costs)
+    seconds = run.propose({"mm_3": strategy})     # what the step would take
+    run.accept()                                  # or run.reject()
+
+A change of node i replaces the block of i, the movements of its outputs, and those movements of its inputs that nobody else shares;
+everything else stays, and only gets new edges where its predecessors were replaced. What that does to the times is found by
+`DeltaSchedule`. Blocks have the keys that they would have in a task graph built anew, so the times are the same to the picosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.errors import PlanMismatch
+from graphwright.ir import Graph
+from graphwright.machine import PICOSECONDS
+from graphwright.plans import Plan, Sharding, Strategy, TaskGraph, device_array
+from graphwright.plans.plan import make_plan
+from graphwright.simulate.delta import DeltaSchedule
+from graphwright.tasks import Costs, Expansion, Move, Placed, Site, assemble, key_base
+from graphwright.tasks.assemble import pace_pairs
+from graphwright.tasks.expansion import compute_position
+from graphwright.tasks.movement import common_places
+
+Slots = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moved:
+    """A move and where its tasks are."""
+
+    move: Move
+    slots: Slots
+
+
+Moves = dict[Sharding, _Moved]
+
+
+class Incremental:
+    """The schedule of a graph under a plan that changes operator by operator."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        costs: Costs,
+        expansion: Expansion | None = None,
+    ) -> None:
+        self.graph, self.cluster = graph, plan.cluster
+        self.expansion = expansion or Expansion(Site(graph), plan, costs)
+        self.strategies = dict(plan.strategies)
+        self.inputs = plan.inputs
+        task_graph = assemble(self.expansion)
+        self.delta, slots = DeltaSchedule.of(task_graph)
+        self.paced: dict[int, set[str]] = {}
+        self.followed: dict[int, list[int]] = {}
+        for after, before in self.expansion.site.follows.items():
+            self.followed.setdefault(before, []).append(after)
+        self.moves: dict[str, Moves] = {}
+        self.node_slots: dict[int, Slots] = {}
+        self._locate(task_graph, slots)
+        self._open: _Change | None = None
+
+    @property
+    def makespan(self) -> float:
+        """Seconds that the step takes as accepted so far."""
+        return self.delta.makespan / PICOSECONDS
+
+    def plan(self) -> Plan:
+        """The plan as accepted so far."""
+        return make_plan(
+            self.graph, self.cluster, self.strategies, inputs=self.inputs, algorithm="incremental"
+        )
+
+    def propose(self, changes: Mapping[str, Strategy]) -> float:
+        """Seconds that the step would take with other strategies for some nodes; refuses what a node cannot follow."""
+        if self._open is not None:
+            raise PlanMismatch("a proposal is open already; accept or reject it first")
+        placed: dict[int, Placed] = {}
+        for name, strategy in changes.items():
+            i = self.expansion.site.position.get(name)
+            if i is None:
+                raise PlanMismatch(f"the graph has no node {name!r}")
+            placed[i] = self.expansion.place(self.graph.nodes[i], strategy)
+        self._open = _Change(self, placed, dict(changes))
+        return self.delta.evaluate() / PICOSECONDS
+
+    def accept(self) -> None:
+        """Go on from the proposal."""
+        change = self._closing()
+        self.delta.accept()
+        self.node_slots.update(change.node_slots)
+        self.moves.update(change.moves)
+        for moves in change.moves.values():
+            self._note_pace(moves)
+        self.strategies.update(change.strategies)
+
+    def reject(self) -> None:
+        """Go on from before the proposal."""
+        change = self._closing()
+        self.delta.reject()
+        for i, before in change.before.items():
+            self.expansion.placed[i] = before
+
+    def _closing(self) -> _Change:
+        if self._open is None:
+            raise PlanMismatch("no proposal is open; propose one first")
+        change, self._open = self._open, None
+        return change
+
+    def _locate(self, task_graph: TaskGraph, slots: Slots) -> None:
+        """Where each block's tasks are; a block's key says where it begins."""
+        x, keys = self.expansion, task_graph.key
+
+        def block(key: int, count: int) -> Slots:
+            first = int(np.searchsorted(keys, key))
+            return slots[first : first + count]
+
+        for i, placed in enumerate(x.placed):
+            self.node_slots[i] = block(key_base(compute_position(i), 0), len(placed.mesh))
+        for name in self.graph.tensors:
+            found = {
+                target: _Moved(
+                    move, block(key_base(move.position, move.number), move.movement.num_tasks)
+                )
+                for target, move in x.moves(name).items()
+            }
+            if found:
+                self.moves[name] = found
+                self._note_pace(found)
+
+    def _note_pace(self, moves: Moves) -> None:
+        for moved in moves.values():
+            if moved.move.pacemaker is not None:
+                self.paced.setdefault(moved.move.pacemaker, set()).add(moved.move.tensor)
+
+
+class _Change:
+    """A proposal: what it replaces, and the edges that join the new to what stays."""
+
+    def __init__(
+        self, run: Incremental, placed: dict[int, Placed], strategies: dict[str, Strategy]
+    ) -> None:
+        self.run, self.x, self.strategies = run, run.expansion, strategies
+        self.before = {i: self.x.placed[i] for i in placed}
+        for i, new in placed.items():
+            self.x.placed[i] = new
+        self.node_slots: dict[int, Slots] = {}
+        self.moves: dict[str, Moves] = {}
+        self.fresh: set[tuple[str, Sharding]] = set()
+        self._replace_nodes()
+        for name in self._touched():
+            self._replace_moves(name)
+        for name, moves in self.moves.items():
+            self._join(name, moves)
+        self._keep_turns()
+
+    def _touched(self) -> list[str]:
+        """The tensors whose movements may differ."""
+        graph = self.run.graph
+        found: dict[str, None] = {}
+        for i in self.before:
+            node = graph.nodes[i]
+            for name in (*node.inputs, *node.outputs):
+                if name is not None:
+                    found[name] = None
+                    if (
+                        name in graph.updates
+                    ):  # where it lives may differ, and so where its new value goes
+                        found[graph.updates[name]] = None
+            found.update(dict.fromkeys(sorted(self.run.paced.get(i, ()))))
+        return list(found)
+
+    def _replace_nodes(self) -> None:
+        delta = self.run.delta
+        for i in self.before:
+            delta.remove(self.run.node_slots[i])
+            duration = self.x.duration(i)
+            devices = device_array(self.x.placed[i].mesh)
+            count = len(devices)
+            key = key_base(compute_position(i), 0) + np.arange(count, dtype=np.int64)
+            busy = bool(duration.any())
+            pointers = np.arange(count + 1, dtype=np.int64) * int(busy)
+            self.node_slots[i] = delta.add(
+                duration, key, pointers, devices if busy else devices[:0]
+            )
+
+    def _replace_moves(self, name: str) -> None:
+        old, delta = self.run.moves.get(name, {}), self.run.delta
+        made = self.x.site.producer.get(name)
+        remade = made is not None and made[0] in self.before
+        new: Moves = {}
+        for target, move in self.x.moves(name).items():
+            was = old.get(target)
+            if was is not None and not remade and self._same(was.move, move):
+                new[target] = was
+                continue
+            m = move.movement
+            slots = np.zeros(0, np.int32)
+            if m.num_tasks:
+                key = key_base(move.position, move.number) + np.arange(m.num_tasks, dtype=np.int64)
+                slots = delta.add(m.duration, key, m.resource_ptr, m.resource)
+            new[target] = _Moved(move, slots)
+            self.fresh.add((name, target))
+        for target, was in old.items():
+            if new.get(target) is not was and len(was.slots):
+                delta.remove(was.slots)
+        self.moves[name] = new
+
+    def _same(self, a: Move, b: Move) -> bool:
+        paced = a.pacemaker == b.pacemaker and a.pacemaker not in self.before
+        return a.movement is b.movement and a.position == b.position and paced
+
+    # -- edges ------------------------------------------------------------------------------------
+
+    def _join(self, name: str, moves: Moves) -> None:
+        site, delta = self.x.site, self.run.delta
+        made = site.producer.get(name)
+        remade = made is not None and made[0] in self.before
+        maker = None if made is None else self._slots(made[0])
+        for target, moved in moves.items():
+            if (name, target) in self.fresh:
+                m = moved.move.movement
+                if maker is not None:
+                    delta.link(maker[m.reads[0]], moved.slots[m.reads[1]])
+                elif moved.move.pacemaker is not None:
+                    parts, readers = pace_pairs(self.x, moved.move.pacemaker, moved.move)
+                    pacemaker = self._slots(moved.move.pacemaker)
+                    delta.link(pacemaker[parts], moved.slots[readers])
+                delta.link(moved.slots[m.edges[0]], moved.slots[m.edges[1]])
+        for reader, arg in site.readers[name]:
+            needed = self.x.placed[reader].inputs[arg]
+            assert needed is not None
+            found = moves.get(needed)
+            fresh = remade if found is None else (name, needed) in self.fresh
+            if fresh or reader in self.before:
+                self._join_reader(maker, found, self._slots(reader))
+
+    def _keep_turns(self) -> None:
+        """Nodes that nothing leads to still follow the node before them in the program."""
+        follows, size = self.x.site.follows, self.x.cluster.num_devices
+        turns = {(follows[i], i) for i in self.before if i in follows}
+        turns |= {(i, after) for i in self.before for after in self.run.followed.get(i, ())}
+        for before, after in sorted(turns):
+            meshes = self.x.placed[before].mesh, self.x.placed[after].mesh
+            sources, targets = common_places(*meshes, size)
+            self.run.delta.link(self._slots(before)[sources], self._slots(after)[targets])
+
+    def _join_reader(self, maker: Slots | None, moved: _Moved | None, reader: Slots) -> None:
+        delta = self.run.delta
+        if moved is None:
+            if maker is not None:
+                delta.link(maker, reader)
+            return
+        m = moved.move.movement
+        delta.link(moved.slots[m.gives[1]], reader[m.gives[0]])
+        if maker is not None:
+            delta.link(maker[m.keeps[0]], reader[m.keeps[1]])
+
+    def _slots(self, node: int) -> Slots:
+        found = self.node_slots.get(node)
+        return self.run.node_slots[node] if found is None else found

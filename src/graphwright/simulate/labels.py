@@ -1,0 +1,64 @@
+"""Words that timelines and their pictures share: lengths of time, and the caption that says where a picture comes from."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from graphwright.version import __version__
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a length of time with three digits: `1.25 ms`."""
+    if seconds == 0:
+        return "0 s"
+    unit, scale = time_unit(seconds)
+    value = seconds / scale
+    return f"{value:,.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit to write a length of time in, and its seconds."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * scale:  # what would round to 1000 goes to the next unit
+            return unit, scale
+    return "ns", 1e-9
+
+
+@cache
+def version() -> str:
+    """The version, and the commit where the package runs from a checkout: `0.1.0 (7ea8e12)`."""
+    if not (CHECKOUT / ".git").exists() or not (CHECKOUT / "src/graphwright").is_dir():
+        return __version__
+    try:
+        done = subprocess.run(
+            [
+                "git",
+                "-C",
+                str(CHECKOUT),
+                "describe",
+                "--always",
+                "--dirty=-modified",
+                "--exclude=*",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return __version__
+    commit = done.stdout.strip()
+    return f"{__version__} ({commit})" if commit else __version__
+
+
+def caption(cluster: str, plan: str, seed: int | None, graph_hash: str) -> str:
+    """Where a picture comes from, in one line."""
+    parts = [f"graphwright {version()}", cluster, plan]
+    if seed is not None:
+        parts.append(f"seed {seed}")
+    parts.append(f"graph {graph_hash[:12]}")
+    return " · ".join(part for part in parts if part)
