@@ -1,5 +1,6 @@
 """What all tests share: importable helper modules, Hypothesis profiles, golden files that can be written anew."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,13 @@ settings.load_profile("steady")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture(autouse=True)
+def costs_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    """No test reads or writes the user's measured costs."""
+    path = tmp_path_factory.getbasetemp() / "costs" / f"{os.urandom(8).hex()}.sqlite"
+    monkeypatch.setenv("GRAPHWRIGHT_COSTS", str(path))
 
 
 @pytest.fixture

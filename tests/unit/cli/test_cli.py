@@ -11,10 +11,17 @@ from graphwright import cli
 RUN = CliRunner()
 
 FLAGS = {
+    "calibrate": {
+        "--device", "--batch-size", "--small", "--limit", "--store", "--output", "-o", "--json",
+    },
     "capture": {"--batch-size", "--small", "--output", "-o", "--verify", "--text", "--json"},
     "demo": {"--model", "--batch-size", "--output", "-o"},
     "describe": {
         "--coverage", "--zoo", "--list", "--input", "--output", "--attr", "--parts", "--json",
+    },
+    "doctor": {"--cluster", "--json"},
+    "simulate": {
+        "--cluster", "--plan", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
     },
     "zoo": {"--count", "--json"},
 }  # fmt: skip
@@ -149,3 +156,62 @@ def test_zoo_lists_parameters_operators_and_sources():
     by_name = {row["name"]: row for row in rows}
     assert by_name["vgg16"]["parameters"] == 138_357_544
     assert all(row["operators"] and row["source"] for row in rows)
+
+
+def test_calibrate_measures_once_and_saves_reports(tmp_path):
+    store, saved, plot = (tmp_path / name for name in ("costs.sqlite", "report.json", "plot.png"))
+    arguments = ["calibrate", "mlp", "--small", "--limit", "3", "--store", str(store)]
+    first = json.loads(run(*arguments, "-o", str(saved), "--json").stdout)
+    assert first == json.loads(saved.read_text())
+    assert first["calls"] == first["new"] == 3
+    assert first["ratio"]["median"] > 0
+    assert {family["family"] for family in first["families"]}
+    shown = run(*arguments, "-o", str(plot)).stdout
+    assert "3 distinct calls, 0 measured now" in shown.replace("\n", " ")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_calibrate_without_a_model_measures_common_operators(tmp_path):
+    store = tmp_path / "costs.sqlite"
+    found = json.loads(
+        run(
+            "calibrate",
+            "--limit",
+            "1",
+            "--store",
+            str(store),
+            "-o",
+            str(tmp_path / "p.svg"),
+            "--json",
+        ).stdout
+    )
+    assert found["rows"][0]["op"] in ("aten.mm", "aten.bmm", "aten.convolution")
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+def test_doctor_shows_the_machine_the_store_and_the_presets():
+    from graphwright.machine import preset_names
+
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["machine"]["cores"] >= 1
+    assert [c["name"] for c in found["clusters"]][:-1] == list(preset_names())
+    assert found["store"] == {
+        "path": found["store"]["path"], "num_compute": 0, "num_collective": 0, "problem": None
+    }  # fmt: skip
+    shown = run("doctor").output
+    for word in ("cores for this process", "measured costs", "dgx-h100", "PyTorch"):
+        assert word in shown
+
+
+def test_doctor_shows_one_cluster_in_full():
+    shown = run("doctor", "--cluster", "dgx-h100:2").output
+    for word in ("16 x NVIDIA H100", "2 x node", "each way", "host memory", "source"):
+        assert word in shown
+
+
+def test_doctor_tells_of_a_store_that_cannot_be_used(tmp_path, monkeypatch):
+    (tmp_path / "text").write_text(
+        "not a database, and long enough to be taken for one by its size"
+    )
+    monkeypatch.setenv("GRAPHWRIGHT_COSTS", str(tmp_path / "text"))
+    assert "is not a store of measured" in " ".join(run("doctor").output.split())

@@ -1,0 +1,21 @@
+"""The command line: thin verbs over the stages and their reports, one module per verb.
+
+A model is named as ``file.py:function`` or by a name of the zoo. Every verb takes ``--json``; errors that we raise on
+purpose are printed without a traceback, with exit status 1.
+"""
+
+from graphwright.cli import capture, demo, describe, machines, simulate, zoo
+from graphwright.cli.app import app, main
+from graphwright.version import __version__
+
+__all__ = [
+    "__version__",
+    "app",
+    "capture",
+    "demo",
+    "describe",
+    "machines",
+    "main",
+    "simulate",
+    "zoo",
+]

@@ -1,0 +1,136 @@
+"""``graphwright calibrate`` and ``graphwright doctor``: what the machine at hand is, and how fast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from graphwright.cli.app import AsJson, BatchSize, Small, app, check_output
+from graphwright.cli.models import load_model
+
+if TYPE_CHECKING:
+    from graphwright.machine import Device
+    from graphwright.run import Call
+    from graphwright.simulate.calibration import Calibration
+
+REPORT_SUFFIXES = (".json", ".png", ".svg")
+
+
+@app.command()
+def calibrate(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="The model whose operators are measured: a name of the zoo, or `file.py:function`; common operators "
+            "of many sizes if not given."
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="What to measure: cpu (all cores), local:4 (one of 4 processes' share of them), cuda, cuda:1."
+        ),
+    ] = "cpu",
+    batch_size: BatchSize = None,
+    small: Small = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Measure so many calls at most, the longest first."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Where measured costs are kept, if not in the user's cache folder."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Save the report (.json), or a plot (.png, .svg)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure operators on this machine, for plans that go by measured times in place of estimates.
+
+    Each distinct call is measured once and kept; Ctrl-C keeps what was measured so far.
+    """
+    from graphwright import report
+    from graphwright.ir import write_atomically
+    from graphwright.run.hardware import find_target
+
+    check_output(output, REPORT_SUFFIXES)
+    if model is None and (batch_size is not None or small):
+        raise typer.BadParameter("--batch-size and --small go with a model")
+    figures = find_target(device).figures  # refused before the capture, which may take a while
+    found = _measure(_calls(model, batch_size, small), device, figures, store, limit)
+    data = report.calibration_dict(found)
+    if output is not None:
+        if output.suffix == ".json":
+            write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
+        else:
+            report.plot_calibration(found, output)
+        Console(stderr=True).print(f"saved {output}")
+    if as_json:
+        print(json.dumps(data, indent=2))
+    else:
+        report.show_calibration(found, Console())
+
+
+def _calls(model: str | None, batch_size: int | None, small: bool) -> list[Call]:
+    from graphwright.run import calls_of, standard_calls
+
+    if model is None:
+        return standard_calls()
+    with Console(stderr=True).status(f"Capturing {model}"):
+        return calls_of(load_model(model, batch_size, small).capture())
+
+
+def _measure(
+    calls: list[Call], device: str, figures: Device, store: Path | None, limit: int | None
+) -> Calibration:
+    from graphwright.machine import Store
+    from graphwright.run import calibrate as measure
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("Measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.description}"), console=console, transient=True,
+    )  # fmt: skip
+    kept = Store(store)
+    with bar:
+        task = bar.add_task("", total=None)
+        try:
+            return measure(
+                calls,
+                device=device,
+                figures=figures,
+                store=kept,
+                limit=limit,
+                progress=lambda done, total, op: bar.update(
+                    task, completed=done, total=total, description=op
+                ),
+            )
+        except KeyboardInterrupt:
+            console.print(f"stopped; what was measured is kept in {kept.path}")
+            raise typer.Exit(130) from None
+
+
+@app.command()
+def doctor(
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Show one cluster in full: a preset, local:4, or a TOML file."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what this machine offers: cores, memory, GPUs, PyTorch, measured costs; and the clusters that can be named."""
+    from graphwright.report import diagnose, diagnosis_dict, show_diagnosis
+
+    with Console(stderr=True).status("Looking at this machine"):
+        found = diagnose(cluster)
+    if as_json:
+        print(json.dumps(diagnosis_dict(found), indent=2))
+    else:
+        show_diagnosis(found, Console())

@@ -1,0 +1,119 @@
+"""Naming models: a name of the zoo, or ``file.py:function``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from graphwright.errors import GraphwrightError, InvalidModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from graphwright.zoo import Workload
+
+
+def load_model(name: str, batch_size: int | None, small: bool) -> Workload:
+    """The workload of a name."""
+    from graphwright import zoo as models
+
+    if ":" in name or name.endswith(".py"):
+        if batch_size is not None or small:
+            raise typer.BadParameter(
+                f"--batch-size and --small are for models of the zoo; {name} makes its own batch"
+            )
+        return _load_file(name)
+    return models.load(name, batch_size=batch_size, small=small)
+
+
+def _load_file(name: str) -> Workload:
+    """The workload that a function in a file of the user's returns."""
+    from graphwright.zoo import Workload
+
+    path, _, function = name.partition(":")
+    if not function:
+        raise InvalidModelName(f"{path}: name the function too, as in {path}:make_model")
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        made = _run_user_code(path, f"{function}() raised", _find_function(path, function))
+    finally:
+        sys.path.remove(folder)
+    if isinstance(made, Workload):
+        return made
+    if not isinstance(made, tuple) or len(made) not in (3, 4):
+        raise InvalidModelName(
+            f"{name} returned {type(made).__name__}; return (model, loss_fn, batch) or "
+            "(model, loss_fn, batch, optimizer class)"
+        )
+    model, loss_fn, batch, *rest = made
+    return Workload(
+        name=name, model=model, loss_fn=loss_fn, batch=batch, optimizer=rest[0] if rest else None
+    )
+
+
+def _find_function(path: str, function: str) -> Callable[[], object]:
+    """Import a file and return its function, which can be called without arguments."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if not Path(path).is_file():
+        raise InvalidModelName(f"{path} is not a file")
+    spec = spec_from_file_location(f"graphwright_model_{Path(path).stem}", path)
+    if spec is None or spec.loader is None:
+        raise InvalidModelName(f"{path} is not a Python file")
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    _run_user_code(path, "importing it raised", partial(spec.loader.exec_module, module))
+    make = getattr(module, function, None)
+    if not callable(make):
+        raise InvalidModelName(f"{path} has no function {function!r}")
+    needed = _required_arguments(make)
+    if needed:
+        raise InvalidModelName(
+            f"{path}: {function} needs {', '.join(needed)}, but is called without arguments; give them defaults"
+        )
+    return make  # type: ignore[no-any-return]
+
+
+def _run_user_code(path: str, what: str, code: Callable[[], object]) -> object:
+    try:
+        return code()
+    except GraphwrightError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _blame(path, what, error) from error
+
+
+def _required_arguments(function: Callable[..., object]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin tells nothing
+        return []
+    return [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _blame(path: str, what: str, error: BaseException) -> InvalidModelName:
+    """What went wrong in a user's file, with the last of its lines that took part."""
+    here = Path(path).resolve()
+    if isinstance(error, SyntaxError):
+        place, line, text = error.filename or path, error.lineno, error.msg
+        place = path if Path(place).resolve() == here else place
+    else:
+        place, text = path, str(error)
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename).resolve() == here
+        ]
+        line = lines[-1] if lines else None
+    where = place if line is None else f"{place}:{line}"
+    return InvalidModelName(f"{where}: {what} {type(error).__name__}: {text}")

@@ -1,0 +1,96 @@
+"""``graphwright simulate``: how long a step would take on a cluster, and what it would hold in memory."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from graphwright.cli.app import AsJson, BatchSize, Model, Small, app, check_output
+from graphwright.cli.models import load_model
+
+TIMELINE_SUFFIXES = (".json", ".json.gz", ".png", ".svg")
+
+
+class Baseline(StrEnum):
+    """A strategy that needs no search."""
+
+    DATA = "data"
+    REPLICATE = "replicate"
+    RANDOM = "random"
+    LAYERS = "layers"
+
+
+@app.command()
+def simulate(
+    model: Model,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a .toml file; "
+            "`graphwright doctor` lists the presets. A saved plan's own if not given."
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="A saved plan; without it --strategy makes one.")
+    ] = None,
+    strategy: Annotated[
+        Baseline | None,
+        typer.Option(
+            help="data: split the batch; replicate: everything everywhere; random: a random split of every operator; "
+            "layers: whole layers, one device after the other. data if not given."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of a random strategy.")] = 0,
+    batch_size: BatchSize = None,
+    small: Small = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Save the timeline: .json or .json.gz for Perfetto (ui.perfetto.dev), .png or .svg as a picture.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate one training step on a cluster: its time, its critical path and the memory of every device.
+
+    `graphwright simulate vgg16 --cluster dgx-h100 -o timeline.json`
+    """
+    if plan is not None and strategy is not None:
+        raise typer.BadParameter("--plan and --strategy each say how to split; give one of them")
+    if plan is None and cluster is None:
+        raise typer.BadParameter("say on which machine, as in --cluster dgx-h100")
+    check_output(output, TIMELINE_SUFFIXES)
+
+    from graphwright.machine import cluster as find_cluster
+    from graphwright.partition import baseline
+    from graphwright.plans import Plan
+    from graphwright.report import show_timeline
+    from graphwright.simulate import simulate as simulate_plan
+
+    progress = Console(stderr=True)
+    given = Plan.load(plan) if plan is not None else None
+    on = find_cluster(cluster) if cluster is not None else given.cluster  # type: ignore[union-attr]
+    with progress.status(f"Capturing {model}") as status:
+        graph = load_model(model, batch_size, small).capture()
+        if given is None:
+            name = str(strategy or Baseline.DATA)
+            status.update(f"Splitting it over {on.num_devices} devices: {name}")
+            given = baseline(name, graph, on, seed)
+        status.update(f"Simulating a step on {on.name}")
+        timeline = simulate_plan(graph, given, on)
+        if output is not None:
+            status.update(f"Saving {output}")
+            timeline.save(output)
+    if output is not None:
+        progress.print(f"saved {output}")
+    if as_json:
+        print(json.dumps(timeline.to_dict(), indent=2))
+    else:
+        show_timeline(timeline, Console(), f"{model}, one training step")

@@ -1,0 +1,113 @@
+"""A simulated step as tables: how long it takes and why, what every device does, what it has to hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from graphwright.ir import format_bytes
+from graphwright.plans.taskgraph import CATEGORIES
+from graphwright.simulate.figures import percentages, shares, words
+from graphwright.simulate.labels import format_seconds
+
+if TYPE_CHECKING:
+    from graphwright.simulate.timeline import Timeline
+
+ROWS = 8
+
+
+def show_timeline(timeline: Timeline, console: Console, title: str) -> None:
+    """Print a timeline's figures."""
+    console.print(_figures(timeline, title))
+    console.print(_devices(timeline))
+    console.print(_times(timeline))
+    console.print(_path(timeline))
+
+
+def _figures(timeline: Timeline, title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("one step takes", format_seconds(timeline.makespan))
+    table.add_row("cluster", f"{timeline.cluster.name}, {timeline.num_devices} devices")
+    if timeline.plan:
+        table.add_row("plan", timeline.plan)
+    table.add_row("tasks", f"{len(timeline.tasks):,}")
+    table.add_row("devices compute", f"{percentages(timeline.utilisation)} of the time")
+    table.add_row("moved between devices", format_bytes(timeline.moved_bytes))
+    if timeline.link_bytes:
+        link = int(timeline.busy[timeline.num_devices :].argmax()) + timeline.num_devices
+        name = timeline.tasks.resource_names[link]
+        share = timeline.busy[link] / (timeline.makespan or 1.0)
+        carried = format_bytes(timeline.link_bytes.get(name, 0))
+        table.add_row("busiest link", f"{name}: {carried}, {share:.0%} of the time")
+    table.add_row("critical path", shares(timeline.critical_time, timeline.makespan))
+    return table
+
+
+def _devices(timeline: Timeline) -> Table:
+    """The devices, the fullest first where there are too many; the columns of categories are as of its peak."""
+    peak, limits = timeline.memory.peak, [d.memory for d in timeline.cluster.devices]
+    shown = list(range(timeline.num_devices))
+    title = "What every device does and holds at its peak"
+    if timeline.num_devices > ROWS:
+        shown = sorted(shown, key=lambda device: (-int(peak[device]), device))[:ROWS]
+        title = f"The {ROWS} fullest of {timeline.num_devices} devices"
+    held = [k for k in range(len(CATEGORIES)) if timeline.memory.at_peak[:, k].any()]
+    table = Table(title=title, title_justify="left")
+    table.add_column("device", style="bold")
+    for name in ("computes", "waits", "memory", "of limit", *(words(CATEGORIES[k]) for k in held)):
+        table.add_column(name, justify="right")
+    for device in shown:
+        full = peak[device] / limits[device]
+        table.add_row(
+            timeline.tasks.resource_names[device],
+            f"{timeline.utilisation[device]:.0%}",
+            format_seconds(max(0.0, float(timeline.exposed_communication[device]))),
+            format_bytes(int(peak[device])),
+            f"[bold red]{full:.0%}[/]" if full > 1 else f"{full:.0%}",
+            *(format_bytes(int(timeline.memory.at_peak[device, k])) for k in held),
+        )
+    return table
+
+
+def _times(timeline: Timeline) -> Table:
+    """Where the devices' time goes: by phase, by operator; then the transfers, which may overlap it."""
+    table = Table(title="Where the time goes, summed over the devices", title_justify="left")
+    table.add_column("what", style="bold", overflow="fold")
+    table.add_column("time", justify="right")
+    table.add_column("of computing", justify="right")
+    total = sum(timeline.phase_time.values()) or 1.0
+    operators = list(timeline.operator_time.items())[:ROWS]
+    for name, seconds in (*timeline.phase_time.items(), *operators):
+        if seconds:
+            table.add_row(name, format_seconds(seconds), f"{seconds / total:.1%}")
+    for name, seconds in timeline.transfer_time.items():
+        table.add_row(f"transfers: {words(name)}", format_seconds(seconds), "")
+    return table
+
+
+def _path(timeline: Timeline) -> Table:
+    path = timeline.critical_path
+    table = Table(
+        title=f"The longest of {len(path):,} steps of the critical path", title_justify="left"
+    )
+    for name in ("step", "kind", "on"):
+        table.add_column(name, overflow="fold")
+    table.add_column("at", justify="right")
+    table.add_column("takes", justify="right")
+    table.add_column("started when")
+    for step in sorted(path, key=lambda step: -step.duration)[:ROWS]:
+        table.add_row(
+            step.name,
+            words(step.kind),
+            step.resource,
+            format_seconds(step.start),
+            format_seconds(step.duration),
+            {"needs": "its input was there", "queued": "its turn came", None: "the step began"}[
+                step.waited
+            ],
+        )
+    return table

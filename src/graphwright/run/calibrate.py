@@ -1,0 +1,161 @@
+"""Measure what operators take on this machine, and keep it where the cost model finds it.
+
+    calls  ->  distinct, without views and constants  ->  known to the store?  ->  sampled, run, timed, stored one by one
+
+A call that fails or does not fit into memory is told, not raised, and stored nowhere. What was stored before an
+interruption stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeAlias
+
+import torch
+
+from graphwright.capture.invoke import call_kernel
+from graphwright.describe import Types, types_of
+from graphwright.errors import GraphwrightError
+from graphwright.ir import Attr, Attrs, Graph, format_bytes
+from graphwright.machine import Device, Measurement, Store
+from graphwright.run.calls import tensor_type
+from graphwright.run.hardware import Target, find_target, free_memory
+from graphwright.run.samples import sample_inputs
+from graphwright.run.timing import measure
+from graphwright.simulate.calibration import Calibration, Row, Skipped
+from graphwright.simulate.costs import CostModel, spell_types, torch_version
+
+Call: TypeAlias = tuple[str, Mapping[str, Attr], Types]
+"""Operator, attributes and local types."""
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Told before each call: how many are done, of how many, and the operator that is next."""
+
+_FAILURES = (
+    GraphwrightError, RuntimeError, TypeError, ValueError, IndexError, AssertionError,
+)  # fmt: skip
+"""What a kernel raises when it does not take a call."""
+
+MEMORY_SHARE = 0.8
+"""Of the free memory: a call that needs more is not run."""
+
+
+def calls_of(graph: Graph) -> list[Call]:
+    """The calls of a graph, one for every node."""
+    return [(node.op, node.attrs, types_of(graph, node)) for node in graph.nodes]
+
+
+def calibrate(
+    calls: Iterable[Call],
+    *,
+    device: str = "cpu",
+    store: Store | None = None,
+    figures: Device | None = None,
+    limit: int | None = None,
+    seconds: float = 0.2,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Measure the distinct calls on a device of this machine; a call that the store knows is not run again.
+
+    `device` is "cpu", "local:4" (one of four processes), "cuda" or "cuda:1"; `figures` what the roofline goes by, if not those known of the device. With
+    `limit`, only so many calls are looked at, those first that take longest by the roofline. Each call is timed for about
+    `seconds`.
+    """
+    target = find_target(device, figures)
+    name, version = target.figures.name, torch_version()
+    store = store or Store()
+    known = store.load_compute(name, version)
+    wanted, num_free = _distinct(calls, target.figures)
+    wanted = wanted[:limit]
+    rows: list[Row] = []
+    skipped: list[Skipped] = []
+    for done, (op, attrs, types, count, roofline) in enumerate(wanted):
+        if progress is not None:
+            progress(done, len(wanted), op)
+        key = (op, attrs.text, spell_types(types))
+        found = known.get(key)
+        new = found is None
+        if found is None:
+            result = _try_to_measure(op, attrs, types, target, seconds)
+            if isinstance(result, str):
+                skipped.append(Skipped(op=op, attrs=attrs, types=types, count=count, reason=result))
+                continue
+            found = result
+            store.put_compute(name, version, *key, found)
+        rows.append(
+            Row(
+                op=op, attrs=attrs, types=types, count=count, measured=found.seconds,
+                spread=found.spread, repeats=found.repeats, roofline=roofline, new=new,
+            )
+        )  # fmt: skip
+    if progress is not None:
+        progress(len(wanted), len(wanted), "")
+    return Calibration(
+        device=name,
+        figures=target.figures,
+        torch=version,
+        rows=tuple(sorted(rows, key=lambda row: -row.measured * row.count)),
+        skipped=tuple(skipped),
+        num_free=num_free,
+    )
+
+
+def _distinct(
+    calls: Iterable[Call], figures: Device
+) -> tuple[list[tuple[str, Attrs, Types, int, float]], int]:
+    """The distinct calls with their counts and rooflines, the longest first; and how many take no time."""
+    costs = CostModel(measured=False)
+    counts: dict[tuple[str, Attrs, Types], int] = {}
+    num_free = 0
+    for op, attrs, types in calls:
+        own = attrs if isinstance(attrs, Attrs) else Attrs(attrs)
+        if costs.compute(op, own, types, figures) == 0:
+            num_free += 1
+        else:
+            counts[op, own, types] = counts.get((op, own, types), 0) + 1
+    found = [(*call, n, costs.compute(*call, figures)) for call, n in counts.items()]
+    return sorted(found, key=lambda call: -call[-1] * call[-2]), num_free
+
+
+def _try_to_measure(
+    op: str, attrs: Attrs, types: Types, target: Target, seconds: float
+) -> Measurement | str:
+    """A measurement, or the reason why there is none."""
+    device, needed = target.device, needed_memory(types)
+    try:
+        free = free_memory(device)
+        if needed > MEMORY_SHARE * free:
+            return f"needs {format_bytes(needed)} of memory; {format_bytes(free)} are free"
+        with torch.no_grad(), target.occupied(), _clean(device):
+            inputs = sample_inputs(op, attrs, types, device)
+            call = partial(call_kernel, op, inputs, attrs, device)
+            made = [tensor_type(t) for t in call()]
+            if made[:1] != [*types.outputs[:1]]:  # what else a kernel keeps differs between devices
+                return f"makes {made[0] if made else 'nothing'}, not {types.outputs[0]}"
+            return measure(call, device, seconds)
+    except MemoryError:
+        return "does not fit into memory"
+    except _FAILURES as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+def needed_memory(types: Types) -> int:
+    """Bytes that a call is taken to need: its inputs, its outputs, and as much again to work in."""
+    outputs = sum(t.nbytes for t in types.outputs)
+    return sum(t.nbytes for t in types.inputs if t is not None) + 2 * outputs
+
+
+@contextmanager
+def _clean(device: torch.device) -> Iterator[None]:
+    """Random draws leave the user's generators as they were; a GPU's errors and memory do not outlast a call."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+                torch.cuda.empty_cache()

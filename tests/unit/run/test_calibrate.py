@@ -1,0 +1,192 @@
+"""Calibration: real kernels on tiny calls, each measured once, kept in the store."""
+
+from importlib import import_module
+
+import pytest
+import torch
+
+from graphwright import zoo
+from graphwright.capture.invoke import call_kernel
+from graphwright.describe import Types
+from graphwright.ir import Attrs, TensorType
+from graphwright.machine import Store, cluster
+from graphwright.report.operator import _examples, example
+from graphwright.run.calibrate import calibrate, calls_of, needed_memory
+from graphwright.run.hardware import find_target, free_memory, probe
+from graphwright.run.samples import index_ranges, sample_inputs
+from graphwright.run.standard import standard_calls
+from graphwright.run.timing import measure
+from graphwright.simulate.calibration import Calibration
+from graphwright.simulate.costs import CostModel, torch_version
+
+calibration = import_module("graphwright.run.calibrate")
+
+
+def types(*shapes: tuple[int, ...], outputs, dtype="float32") -> Types:
+    return Types(
+        tuple(TensorType(s, dtype) for s in shapes), tuple(TensorType(s, dtype) for s in outputs)
+    )
+
+
+MM = ("aten.mm", Attrs(), types((16, 16), (16, 16), outputs=[(16, 16)]))
+RELU = ("aten.relu", Attrs(), types((16, 16), outputs=[(16, 16)]))
+VIEW = ("aten.permute", Attrs({"dims": (1, 0)}), types((4, 6), outputs=[(6, 4)]))
+CONSTANT = ("graphwright.constant", Attrs({"value": 1.0}), types(outputs=[()]))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "costs.sqlite")
+
+
+def quick(calls, store: Store, **options) -> Calibration:
+    return calibrate(calls, store=store, seconds=0.001, **options)
+
+
+def test_distinct_calls_are_measured_and_counted(store):
+    found = quick([MM, RELU, MM, VIEW, CONSTANT], store)
+    assert {(row.op, row.count) for row in found.rows} == {("aten.mm", 2), ("aten.relu", 1)}
+    assert found.num_new == 2
+    assert found.num_free == 2
+    assert found.skipped == ()
+    assert all(row.measured > 0 and row.spread >= 0 and row.repeats >= 5 for row in found.rows)
+    assert found.measured == pytest.approx(sum(row.measured * row.count for row in found.rows))
+    assert [row.measured * row.count for row in found.rows] == sorted(
+        (row.measured * row.count for row in found.rows), reverse=True
+    )
+
+
+def test_what_was_measured_is_what_the_cost_model_says(store):
+    found = quick([MM], store)
+    device = cluster("local").devices[0]
+    assert found.device == device.name
+    assert CostModel(store).compute(*MM, device) == found.rows[0].measured
+    assert found.rows[0].roofline == CostModel(measured=False).compute(*MM, device)
+
+
+def test_a_second_run_measures_nothing(store, monkeypatch):
+    first = quick([MM, RELU], store)
+    monkeypatch.setattr(calibration, "measure", lambda *_: pytest.fail("measured again"))
+    second = quick([MM, RELU], store)
+    assert second.num_new == 0
+    assert [row.measured for row in second.rows] == [row.measured for row in first.rows]
+
+
+def test_an_interruption_keeps_what_was_measured(store, tmp_path, monkeypatch):
+    calls = [MM, RELU]
+
+    def interrupted(done: int, total: int, op: str) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quick(calls, store, progress=interrupted)
+    again = Store(tmp_path / "costs.sqlite")
+    assert len(again.load_compute(cluster("local").devices[0].name, torch_version())) == 1
+    assert quick(calls, again).num_new == 1
+
+
+def test_progress_is_told_from_none_to_all(store):
+    told: list[tuple[int, int]] = []
+    quick([MM, RELU, VIEW], store, progress=lambda done, total, op: told.append((done, total)))
+    assert told == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_the_longest_by_the_roofline_are_within_the_limit(store):
+    large = ("aten.mm", Attrs(), types((128, 128), (128, 128), outputs=[(128, 128)]))
+    found = quick([MM, RELU, large], store, limit=1)
+    assert [row.types for row in found.rows] == [large[2]]
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (("aten.mm", Attrs(), types((4, 3), (4, 3), outputs=[(4, 3)])), "RuntimeError: "),
+        (("mine.nothing", Attrs(), types((4,), outputs=[(4,)])), "has no operator mine.nothing"),
+        (("aten.mm", Attrs(), types((4, 4), (4, 4), outputs=[(4, 5)])), "makes float32[4, 4], not"),
+        (("aten.relu", Attrs(), types((1 << 50,), outputs=[(1 << 50,)])), "of memory; "),
+    ],
+)
+def test_a_call_that_cannot_be_measured_is_told_and_not_stored(store, call, reason):
+    found = quick([call, RELU], store)
+    assert [row.op for row in found.rows] == ["aten.relu"]
+    assert reason in found.skipped[0].reason
+    assert len(store.load_compute(found.device, found.torch)) == 1
+
+
+def test_memory_is_looked_at_before_it_is_taken(store, monkeypatch):
+    monkeypatch.setattr(calibration, "free_memory", lambda device: 5000)
+    assert needed_memory(MM[2]) == 4 * 1024
+    assert len(quick([MM], store).skipped) == 1
+    monkeypatch.setattr(calibration, "free_memory", lambda device: 5200)
+    assert quick([MM], store).skipped == ()
+    assert 0 < free_memory(torch.device("cpu")) < 1 << 50
+
+
+def test_the_users_generator_and_threads_are_left_alone(store):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    threads = torch.get_num_threads()
+    drop = ("aten.bernoulli.p", Attrs({"p": 0.5}), types((8,), outputs=[(8,)]))
+    assert quick([drop, MM], store).skipped == ()
+    assert torch.equal(torch.rand(2), expected)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_small_model_is_measured_whole(store):
+    graph = zoo.load("mlp", small=True).capture()
+    found = quick(calls_of(graph), store)
+    assert found.skipped == ()
+    assert sum(row.count for row in found.rows) + found.num_free == len(graph.nodes)
+    assert found.median_ratio > 0
+    low, middle, high = found.quartiles
+    assert low <= middle == found.median_ratio <= high
+
+
+def test_indices_are_drawn_from_the_rows_that_there_are():
+    rows = Types(
+        (TensorType((7, 3), "float32"), TensorType((500,), "int64")),
+        (TensorType((500, 3), "float32"),),
+    )
+    attrs = {"padding_idx": -1, "scale_grad_by_freq": False, "sparse": False}
+    assert index_ranges("aten.embedding", attrs, rows) == {1: 7}
+    _, index = sample_inputs("aten.embedding", attrs, rows)
+    assert set(index.tolist()) == set(range(7))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", sorted(_examples()))
+def test_every_described_operator_takes_its_samples(op):
+    attrs, call = example(op)
+    made = call_kernel(op, sample_inputs(op, attrs, call), attrs)
+    assert tuple(tuple(t.shape) for t in made) == tuple(t.shape for t in call.outputs)
+
+
+def test_timing_takes_the_median_of_batches():
+    calls = []
+    found = measure(lambda: calls.append(1), torch.device("cpu"), seconds=0.002)
+    assert 0 < found.seconds < 1e-3
+    assert 5 <= found.repeats <= len(calls)
+
+
+def test_a_device_can_be_probed():
+    found = probe(torch.device("cpu"), "any", 10**9)
+    assert found.bandwidth > 1e8
+    assert found.rate("float32") > 1e8
+    assert 0 < found.launch < 1e-2
+
+
+def test_a_share_of_the_cores_is_a_device_of_its_own():
+    cores = find_target("cpu").threads
+    assert find_target("local:1").figures == find_target("cpu").figures
+    one = find_target(f"local:{cores}")
+    assert one.threads == 1
+    assert one.figures == cluster(f"local:{cores}").devices[0]
+
+
+def test_standard_calls_run_from_small_to_large():
+    calls = standard_calls()
+    assert len({op for op, _, _ in calls}) >= 8
+    largest = max(t.nbytes for _, _, call in calls for t in call.outputs)
+    assert largest >= 1 << 24
