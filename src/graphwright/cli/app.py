@@ -32,6 +32,20 @@ Model = Annotated[
         "(model, loss_fn, batch), (model, loss_fn, batch, optimizer) or a `Workload`."
     ),
 ]
+ModelOrGraph = Annotated[
+    str,
+    typer.Argument(
+        help="A name of the zoo, `file.py:function` (see `graphwright capture --help`), or a graph that `capture -o` saved "
+        "(.json, .json.gz)."
+    ),
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a .toml file; "
+        "`graphwright doctor` lists the presets. A saved plan's own if not given."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 BatchSize = Annotated[
     int | None,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graphwright.cli.app import AsJson, BatchSize, Small, app, check_output
-from graphwright.cli.models import load_model
+from graphwright.cli.models import load_graph
 
 if TYPE_CHECKING:
     from graphwright.machine import Device
@@ -26,8 +26,8 @@ def calibrate(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="The model whose operators are measured: a name of the zoo, or `file.py:function`; common operators "
-            "of many sizes if not given."
+            help="The model whose operators are measured: a name of the zoo, `file.py:function`, or a saved graph; common "
+            "operators of many sizes if not given."
         ),
     ] = None,
     device: Annotated[
@@ -36,6 +36,14 @@ def calibrate(
             help="What to measure: cpu (all cores), local:4 (one of 4 processes' share of them), cuda, cuda:1."
         ),
     ] = "cpu",
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Measure the parts that a saved plan makes of the operators, too."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Measure the parts of a data-parallel plan on this cluster, too."),
+    ] = None,
     batch_size: BatchSize = None,
     small: Small = False,
     limit: Annotated[
@@ -61,10 +69,10 @@ def calibrate(
     from graphwright.run.hardware import find_target
 
     check_output(output, REPORT_SUFFIXES)
-    if model is None and (batch_size is not None or small):
-        raise typer.BadParameter("--batch-size and --small go with a model")
+    if model is None and (batch_size is not None or small or plan or cluster):
+        raise typer.BadParameter("--batch-size, --small, --plan and --cluster go with a model")
     figures = find_target(device).figures  # refused before the capture, which may take a while
-    found = _measure(_calls(model, batch_size, small), device, figures, store, limit)
+    found = _measure(_calls(model, batch_size, small, plan, cluster), device, figures, store, limit)
     data = report.calibration_dict(found)
     if output is not None:
         if output.suffix == ".json":
@@ -78,13 +86,26 @@ def calibrate(
         report.show_calibration(found, Console())
 
 
-def _calls(model: str | None, batch_size: int | None, small: bool) -> list[Call]:
-    from graphwright.run import calls_of, standard_calls
+def _calls(
+    model: str | None, batch_size: int | None, small: bool, plan: Path | None, cluster: str | None
+) -> list[Call]:
+    from graphwright.machine import cluster as find_cluster
+    from graphwright.partition import data_parallel
+    from graphwright.plans import Plan
+    from graphwright.run import calls_of, calls_of_plan, standard_calls
 
     if model is None:
         return standard_calls()
+    on = None if cluster is None else find_cluster(cluster)
+    given = None if plan is None else Plan.load(plan)
     with Console(stderr=True).status(f"Capturing {model}"):
-        return calls_of(load_model(model, batch_size, small).capture())
+        graph = load_graph(model, batch_size, small)
+        calls = calls_of(graph)
+        if given is not None:
+            calls += calls_of_plan(graph, given)
+        if on is not None:
+            calls += calls_of_plan(graph, data_parallel(graph, on))
+    return calls
 
 
 def _measure(

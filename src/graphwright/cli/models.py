@@ -1,4 +1,4 @@
-"""Naming models: a name of the zoo, or ``file.py:function``."""
+"""Naming models: a name of the zoo, ``file.py:function``, or a graph that was saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,21 @@ from graphwright.errors import GraphwrightError, InvalidModelName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from graphwright.ir import Graph
     from graphwright.zoo import Workload
+
+
+def load_graph(name: str, batch_size: int | None, small: bool) -> Graph:
+    """The graph of a name: captured, or read from the file in which it was saved."""
+    if name.endswith((".json", ".json.gz")):
+        from graphwright import ir
+
+        if batch_size is not None or small:
+            raise typer.BadParameter(
+                f"--batch-size and --small are for models of the zoo, not {name}"
+            )
+        return ir.load(name)
+    return load_model(name, batch_size, small).capture()
 
 
 def load_model(name: str, batch_size: int | None, small: bool) -> Workload:

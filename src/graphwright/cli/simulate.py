@@ -10,8 +10,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from graphwright.cli.app import AsJson, BatchSize, Model, Small, app, check_output
-from graphwright.cli.models import load_model
+from graphwright.cli.app import (
+    AsJson,
+    BatchSize,
+    ClusterName,
+    ModelOrGraph,
+    Small,
+    app,
+    check_output,
+)
+from graphwright.cli.models import load_graph
 
 TIMELINE_SUFFIXES = (".json", ".json.gz", ".png", ".svg")
 
@@ -27,14 +35,8 @@ class Baseline(StrEnum):
 
 @app.command()
 def simulate(
-    model: Model,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a .toml file; "
-            "`graphwright doctor` lists the presets. A saved plan's own if not given."
-        ),
-    ] = None,
+    model: ModelOrGraph,
+    cluster: ClusterName = None,
     plan: Annotated[
         Path | None, typer.Option(help="A saved plan; without it --strategy makes one.")
     ] = None,
@@ -78,7 +80,7 @@ def simulate(
     given = Plan.load(plan) if plan is not None else None
     on = find_cluster(cluster) if cluster is not None else given.cluster  # type: ignore[union-attr]
     with progress.status(f"Capturing {model}") as status:
-        graph = load_model(model, batch_size, small).capture()
+        graph = load_graph(model, batch_size, small)
         if given is None:
             name = str(strategy or Baseline.DATA)
             status.update(f"Splitting it over {on.num_devices} devices: {name}")

@@ -2,7 +2,7 @@
 
     name = "two-nodes"                      # source = "...", price_per_device_hour = 2.5 are optional
     [device]                                # or several [[device]], each with `count = 8` or `at = [0, 3]`
-    name = "NVIDIA H100 SXM"
+    name = "NVIDIA H100 80GB HBM3"
     memory = "80GB"
     bandwidth = "3.35TB/s"
     launch = "4us"

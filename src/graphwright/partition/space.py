@@ -11,7 +11,7 @@ from graphwright.ir import Graph, Node
 from graphwright.machine import Cluster
 from graphwright.plans import Along, Choice, Mesh, Plan, Replicate, Strategy, whole_mesh
 from graphwright.plans.plan import make_plan
-from graphwright.tasks import Expansion, Site
+from graphwright.tasks import Site, place_node
 
 _SUBSET = 0.25
 """How often a random strategy uses some of the devices only."""
@@ -50,30 +50,23 @@ def _random_mesh(rng: Random, cluster: Cluster) -> Mesh:
 
 def random_plan(graph: Graph, cluster: Cluster, seed: int = 0, *, subsets: bool = True) -> Plan:
     """A random strategy for every node."""
-    rng = Random(seed)
-    blank = make_plan(graph, cluster, {})
-    expansion = Expansion(Site(graph), blank, _NoCosts())  # type: ignore[arg-type]
+    rng, site = Random(seed), Site(graph)
     strategies = {
-        node.name: valid_strategy(rng, expansion, graph, node, subsets=subsets)
-        for node in graph.nodes
+        node.name: valid_strategy(rng, site, node, cluster, subsets=subsets) for node in graph.nodes
     }
     return make_plan(graph, cluster, strategies, algorithm="random", seed=seed)
 
 
 def valid_strategy(
-    rng: Random, expansion: Expansion, graph: Graph, node: Node, *, subsets: bool = True
+    rng: Random, site: Site, node: Node, cluster: Cluster, *, subsets: bool = True
 ) -> Strategy:
     """A random strategy that the node can follow."""
-    splits = node_splits(graph, node)
+    splits = node_splits(site.graph, node)
     for _ in range(8):
-        found = random_strategy(rng, splits, expansion.cluster, subsets=subsets)
+        found = random_strategy(rng, splits, cluster, subsets=subsets)
         try:
-            expansion.place(node, found)
+            place_node(site, node, found, cluster)
         except InvalidStrategy:
             continue
         return found
-    return Strategy((Replicate(),) * len(expansion.mesh.shape))
-
-
-class _NoCosts:
-    """Nothing is timed while a plan is made."""
+    return Strategy((Replicate(),) * len(cluster.axes))

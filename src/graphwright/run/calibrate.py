@@ -20,12 +20,14 @@ from graphwright.describe import Types, types_of
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Attr, Attrs, Graph, format_bytes
 from graphwright.machine import Device, Measurement, Store
+from graphwright.plans import Plan
 from graphwright.run.calls import tensor_type
 from graphwright.run.hardware import Target, find_target, free_memory
 from graphwright.run.samples import sample_inputs
 from graphwright.run.timing import measure
 from graphwright.simulate.calibration import Calibration, Row, Skipped
 from graphwright.simulate.costs import CostModel, spell_types, torch_version
+from graphwright.tasks import place_all
 
 Call: TypeAlias = tuple[str, Mapping[str, Attr], Types]
 """Operator, attributes and local types."""
@@ -45,6 +47,15 @@ MEMORY_SHARE = 0.8
 def calls_of(graph: Graph) -> list[Call]:
     """The calls of a graph, one for every node."""
     return [(node.op, node.attrs, types_of(graph, node)) for node in graph.nodes]
+
+
+def calls_of_plan(graph: Graph, plan: Plan) -> list[Call]:
+    """The calls that devices make of a graph's nodes under a plan: those of their parts."""
+    return [
+        (node.op, part.attrs, part.types)
+        for node, placed in zip(graph.nodes, place_all(graph, plan), strict=True)
+        for part in placed.classes
+    ]
 
 
 def calibrate(

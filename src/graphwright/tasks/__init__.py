@@ -7,7 +7,7 @@ from graphwright.ir import Graph, collection_paused
 from graphwright.plans import Plan, TaskGraph
 from graphwright.tasks.assemble import assemble
 from graphwright.tasks.costs import Costs, Traffic
-from graphwright.tasks.expansion import Expansion, Move, Site, key_base
+from graphwright.tasks.expansion import Expansion, Move, Site, key_base, place_all, place_node
 from graphwright.tasks.movement import Movement
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
@@ -29,6 +29,8 @@ __all__ = [
     "gather_then_slice",
     "key_base",
     "place",
+    "place_all",
+    "place_node",
     "reshard",
 ]
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.describe import Types, properties, types_of
-from graphwright.errors import GraphwrightError
+from graphwright.errors import InvalidStrategy
 from graphwright.ir import CONSTANT_OP, Attrs, Graph, Node, Role, TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import (
@@ -180,13 +180,7 @@ class Expansion:
 
     def place(self, node: Node, strategy: Strategy) -> Placed:
         """Spread a node over devices by a strategy."""
-        i = self.site.position[node.name]
-        check_strategy(strategy, self.cluster, node.name)
-        mesh = self.mesh if strategy.mesh is None else strategy.mesh
-        try:
-            return place(node.op, self.site.attrs[i], self.site.types[i], strategy, mesh)
-        except GraphwrightError as error:
-            raise type(error)(f"{node.name}: {error}") from error
+        return place_node(self.site, node, strategy, self.cluster)
 
     def duration(self, node: int) -> NDArray[np.int64]:
         """Picoseconds of each device's part, in the order of the mesh; all 0 for what computes nothing."""
@@ -241,6 +235,24 @@ class Expansion:
                 pacemaker=pacemaker,
             )
         return found
+
+
+def place_node(site: Site, node: Node, strategy: Strategy, cluster: Cluster) -> Placed:
+    """Spread a node over the devices of a cluster by a strategy."""
+    i = site.position[node.name]
+    check_strategy(strategy, cluster, node.name)
+    mesh = whole_mesh(cluster) if strategy.mesh is None else strategy.mesh
+    try:
+        return place(node.op, site.attrs[i], site.types[i], strategy, mesh)
+    except InvalidStrategy as error:
+        raise type(error)(f"{node.name}: {error}") from error
+
+
+def place_all(graph: Graph, plan: Plan) -> list[Placed]:
+    """Every node of a graph, spread as a plan says."""
+    check_plan(plan, graph)
+    site = Site(graph)
+    return [place_node(site, node, plan.strategy(node.name), plan.cluster) for node in graph.nodes]
 
 
 class Movements:
