@@ -1,4 +1,4 @@
-"""Run an operator part by part, as one of its splits says, and put the results together.
+"""Run an operator part by part, as one of its splits or a tiling by several says, and put the results together.
 
 This is what a device does for its share of an operator: cut the regions out of the inputs (a halo included, and a fill
 value beyond the edges), call the kernel with the part's own attributes, and join.
@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from graphwright.capture.invoke import call_kernel
-from graphwright.describe import Combine, Concat, Mask, Part, Region, Same, Split
+from graphwright.describe import Combine, Concat, Join, Mask, Part, Region, Same, Slice, Split
 from graphwright.describe.scalar import REDUCERS, Array
+from graphwright.describe.tiling import Regions, Tiling
 
 Inputs = Sequence[torch.Tensor | None]
 Kernel = Callable[[Split, Part, Inputs], tuple[torch.Tensor, ...]]
@@ -32,13 +33,20 @@ def run_split(
     results: list[tuple[torch.Tensor, ...]] = []
     for lo, end in pairwise(cuts):
         results.append(run_part(split, split.part(lo, end), inputs, kernel))
+    return join_parts(split.joins, results)
+
+
+def join_parts(
+    joins: Sequence[Join], results: Sequence[tuple[torch.Tensor, ...]]
+) -> tuple[torch.Tensor, ...]:
+    """The outputs of all parts, in their order, put together."""
     joined: list[torch.Tensor] = []
-    for join, pieces in zip(split.joins, zip(*results, strict=True), strict=True):
+    for join, pieces in zip(joins, zip(*results, strict=True), strict=True):
         match join:
             case Concat(dim):
                 joined.append(torch.cat(pieces, dim))
             case Combine(reducer):
-                joined.append(_combine(reducer, pieces))
+                joined.append(combine(reducer, pieces))
             case Same():
                 if not all(_identical(piece, pieces[0]) for piece in pieces):
                     raise RuntimeError("an output said to be the same in every part is not")
@@ -56,7 +64,45 @@ def run_part(
     ]
     if part.mask is None:
         return kernel(split, part, local)
-    return _run_masked(split, part, part.mask, local, kernel)
+    held = _hold(part.mask, part.lo, part.end, local)
+    return _hide(part.mask, held, kernel(split, part, local))
+
+
+def run_tiling(op: str, tiling: Tiling, inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """Run the kernel tile by tile and join the results, the innermost way first."""
+    results = [run_tile(op, tiling, number, inputs) for number in range(tiling.num_parts)]
+    for (_, count), joins in zip(reversed(tiling.ways), reversed(tiling.joins), strict=True):
+        results = [
+            join_parts(joins, results[first : first + count])
+            for first in range(0, len(results), count)
+        ]
+    return results[0]
+
+
+def run_tile(op: str, tiling: Tiling, number: int, inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """Run the kernel on the regions of one part of a tiling."""
+    local = [
+        None
+        if t is None or regions is None
+        else cut_region(t, _region(tiling, arg, regions[number]))
+        for arg, (t, regions) in enumerate(zip(inputs, tiling.inputs, strict=True))
+    ]
+    masks = []
+    for mask, bounds in zip(tiling.masks, tiling.bounds, strict=True):
+        if mask is not None:
+            lo, end = bounds[number].tolist()
+            masks.append((mask, _hold(mask, lo, end, local)))
+    outputs = call_kernel(op, local, tiling.classes[tiling.class_of[number]].attrs)
+    for mask, held in masks:
+        outputs = _hide(mask, held, outputs)
+    return outputs
+
+
+def _region(tiling: Tiling, arg: int, bounds: Regions) -> Region:
+    return tuple(
+        Slice(start, stop, tiling.fills.get((arg, dim)))
+        for dim, (start, stop) in enumerate(bounds.tolist())
+    )
 
 
 def cut_region(tensor: torch.Tensor, region: Region) -> torch.Tensor:
@@ -80,23 +126,30 @@ def _fill(like: torch.Tensor, dim: int, count: int, value: float | None) -> torc
     return like.new_full(shape, 0 if value is None else value)
 
 
-def _run_masked(
-    split: Split, part: Part, mask: Mask, local: list[torch.Tensor | None], kernel: Kernel
-) -> tuple[torch.Tensor, ...]:
+def _hold(mask: Mask, lo: int, end: int, local: list[torch.Tensor | None]) -> torch.Tensor:
+    """Move the index down to the rows [lo, end), and say which of its elements are there; a scatter's source is 0 elsewhere."""
     index = local[mask.index]
     assert index is not None
-    held = (index >= part.lo) & (index < part.end)
-    local[mask.index] = torch.where(held, index - part.lo, torch.zeros_like(index))
+    held = (index >= lo) & (index < end)
+    local[mask.index] = torch.where(held, index - lo, torch.zeros_like(index))
     if mask.scattered is not None:
         source = local[mask.scattered]
         assert source is not None
         local[mask.scattered] = torch.where(
             _spread(held, mask.dims, source.dim()), source, torch.zeros_like(source)
         )
-        return kernel(split, part, local)
+    return held
+
+
+def _hide(
+    mask: Mask, held: torch.Tensor, outputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
+    """What a lookup found, 0 for rows that another part holds."""
+    if mask.scattered is not None:
+        return outputs
     return tuple(
         torch.where(_spread(held, mask.dims, out.dim()), out, torch.zeros_like(out))
-        for out in kernel(split, part, local)
+        for out in outputs
     )
 
 
@@ -113,7 +166,8 @@ def _identical(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=near, atol=near, equal_nan=True)
 
 
-def _combine(reducer: str, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+def combine(reducer: str, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Terms put together, element by element."""
     join = REDUCERS[reducer].join
     assert join is not None
     total = to_numpy(pieces[0])

@@ -93,6 +93,7 @@ def _record(call: Callable[[], object], device: torch.device) -> Callable[[], ob
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.device(device):
+            torch.cuda.synchronize(device)  # the inputs are there
             side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             with torch.cuda.stream(side):
                 call()

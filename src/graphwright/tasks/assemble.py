@@ -86,6 +86,8 @@ class _Assembly:
             for move in before.get(i, ()):
                 self._move(move)
             self._node(i)
+        for move in before.get(len(self.graph.nodes), ()):
+            self._move(move)
         return self._task_graph()
 
     def _moves_of_inputs(self) -> dict[int, list[Move]]:
@@ -233,8 +235,26 @@ class _Assembly:
         self.births.add(first + m.births[0], base + m.births[1])
         self.uses.add(first + m.uses[0], base + m.uses[1])
         self._use(source.values[m.source_uses[0]], base + m.source_uses[1])
-        own = source.values[np.where(m.result_place >= 0, m.result_place, 0)]
-        return np.where(m.result == EXTERNAL, own, first + m.result).astype(np.int32)
+        outside = m.result == EXTERNAL
+        there = np.where(m.result_place >= 0, m.result_place, 0)
+        own = np.where(m.result_place >= 0, source.values[there], NO_VALUE)
+        found = np.where(outside, own, first + m.result).astype(np.int32)
+        if outside.any() and m.gives[0].size and len(self.x.wanted(move.tensor)) > 1:
+            self._keep_terms(move, found, outside, base)
+        return found
+
+    def _keep_terms(self, move: Move, values: Ints, outside: NDArray[np.bool_], base: int) -> None:
+        """Sums are made in place, but not where somebody else still needs the terms: then they get memory of their own."""
+        m = move.movement
+        written = np.zeros(len(values), dtype=bool)
+        written[m.gives[0]] = True
+        fresh = np.flatnonzero(written & outside).astype(np.int32)
+        if len(fresh):
+            sizes = local_bytes(m.target, self.graph.tensors[move.tensor].type)[fresh]
+            devices = device_array(m.target.mesh)[fresh]
+            values[fresh] = self._values(sizes, devices, _COMMUNICATION, persistent=False)
+            given = np.isin(m.gives[0], fresh)
+            self.births.add(values[m.gives[0][given]], base + m.gives[1][given])
 
     def _use(self, values: Ints, tasks: Ints) -> None:
         real = values != NO_VALUE

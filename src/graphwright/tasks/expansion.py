@@ -71,7 +71,9 @@ class Site:
                     self.readers[name].append((i, arg))
             for output, name in enumerate(node.outputs):
                 self.producer[name] = (i, output)
-        self.replaces = {new: old for old, new in graph.updates.items()}
+        self.replaces: dict[str, list[str]] = {}
+        for old, new in graph.updates.items():
+            self.replaces.setdefault(new, []).append(old)
         self.is_view = [
             node.op != CONSTANT_OP and _is_view(node.op, a, t)
             for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
@@ -207,8 +209,7 @@ class Expansion:
             needed = self.placed[reader].inputs[arg]
             assert needed is not None
             found.setdefault(needed, reader)
-        replaced = self.site.replaces.get(name)
-        if replaced is not None:
+        for replaced in self.site.replaces.get(name, ()):
             found.setdefault(self.source(replaced), None)
         return found
 
@@ -223,9 +224,10 @@ class Expansion:
                 continue
             if made is not None:
                 position, pacemaker = 2 * made[0] + 2, None
-            else:
-                assert reader is not None  # an input that is returned unchanged stays where it is
+            elif reader is not None:
                 position, pacemaker = 2 * reader + 1, self.site.pacemaker(reader)
+            else:  # an input that takes the place of another at the end of the step
+                position, pacemaker = 2 * len(self.placed) + 1, None
             found[target] = Move(
                 tensor=name,
                 target=target,

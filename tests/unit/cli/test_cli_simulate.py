@@ -1,7 +1,6 @@
 """The verb `simulate`: what it asks of the stages, and what it does with the timeline. The stages are stood in for."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -26,8 +25,7 @@ def calls(monkeypatch):
 
         return stage
 
-    model = SimpleNamespace(capture=lambda: timeline.graph)
-    monkeypatch.setattr("graphwright.cli.simulate.load_model", note("load", model))
+    monkeypatch.setattr("graphwright.cli.simulate.load_graph", note("load", timeline.graph))
     monkeypatch.setattr("graphwright.plans.Plan.load", note("plan", "a saved plan"))
     monkeypatch.setattr(machine, "cluster", note("cluster", timeline.cluster))
     monkeypatch.setattr(simulate, "simulate", note("simulate", timeline), raising=False)

@@ -1,0 +1,74 @@
+"""Changing strategies one by one gives, to the picosecond, what building and timing the whole anew gives."""
+
+from random import Random
+
+import pytest
+
+from graphwright.machine import PICOSECONDS
+from graphwright.plans.plan import make_plan
+from graphwright.simulate import CostModel, Incremental
+from graphwright.simulate.delta_kernels import KEY
+from graphwright.simulate.engine import schedule
+from graphwright.tasks import Expansion, Site, assemble
+from random_plans import any_plan, any_strategy, random_graph, zoo_graph
+from reshardings import random_cluster
+
+
+def same_times(run: Incremental, tasks) -> None:
+    """All tasks, by their keys, are ready, start and end at the same times."""
+    slots, ready, start, end = run.delta.times()
+    keys = run.delta._tasks[KEY, slots]
+    found = dict(
+        zip(
+            keys.tolist(),
+            zip(ready.tolist(), start.tolist(), end.tolist(), strict=True),
+            strict=True,
+        )
+    )
+    times = schedule(tasks)
+    columns = (times.ready.tolist(), times.start.tolist(), times.end.tolist())
+    assert found == dict(zip(tasks.key.tolist(), zip(*columns, strict=True), strict=True))
+
+
+def change_often(graph, seed: int, num_changes: int, *, most: int = 8) -> None:
+    rng = Random(seed)
+    cluster, costs = random_cluster(rng, most), CostModel(measured=False)
+    plan = any_plan(rng, graph, cluster)
+    run = Incremental(graph, plan, costs)
+    other = Expansion(Site(graph), plan, costs)
+
+    def build(plan):
+        fresh = Expansion(other.site, plan, costs)
+        fresh.cache = other.cache  # what moves take does not depend on what else there is
+        return assemble(fresh)
+
+    for number in range(num_changes):
+        nodes = rng.sample(graph.nodes, rng.choice([1, 1, 1, 2, 3]))
+        changes = {node.name: any_strategy(rng, other, node) for node in nodes}
+        before = run.makespan
+        proposed = run.propose(changes)
+        new = make_plan(graph, cluster, {**run.strategies, **changes}, inputs=plan.inputs)
+        tasks = build(new)
+        assert proposed == schedule(tasks).makespan / PICOSECONDS, f"change {number}: {changes}"
+        if rng.random() < 0.5:
+            run.accept()
+            assert run.makespan == proposed
+            assert dict(run.plan().strategies) == dict(new.strategies)
+            if number % 5 == 0:
+                same_times(run, tasks)
+        else:
+            run.reject()
+            assert run.makespan == before
+            if number % 5 == 0:
+                same_times(run, build(run.plan()))
+    same_times(run, build(run.plan()))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs(seed):
+    change_often(random_graph(Random(seed), 10 + seed), seed, 60)
+
+
+@pytest.mark.parametrize(("name", "num_changes"), [("mlp", 150), ("lenet", 90), ("rnnlm", 40)])
+def test_models(name, num_changes):
+    change_often(zoo_graph(name), 1, num_changes, most=4)

@@ -1,0 +1,146 @@
+"""Resharding is true: steps carried out on real arrays leave on every device what the target sharding says.
+
+The interpreter in `reshardings` knows what a step connects and what its shardings mean, and nothing of how it was found.
+"""
+
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphwright.ir import TensorType
+from graphwright.plans import Partial, Sharding, whole_mesh
+from graphwright.tasks import gather_then_slice, reshard
+from graphwright.tasks.reshard import _Search
+from graphwright.tasks.steps import Stepper
+from reshardings import (
+    Formulas,
+    check_state,
+    distribute,
+    implied_bytes,
+    leaving,
+    random_cluster,
+    random_mesh,
+    random_sharding,
+    run_steps,
+)
+
+MORE = 5
+"""These cases are small: a property gets so many times the usual examples."""
+
+
+MOST_STATES = 30
+
+
+class Case:
+    """A tensor on a cluster, as it is and as it is needed."""
+
+    def __init__(
+        self, seed: int, *, one_mesh: bool = False, sparse: bool = False, rich: bool = False
+    ) -> None:
+        rng = Random(seed)
+        self.cluster = random_cluster(rng)
+        shape = tuple(rng.randint(1, 9) for _ in range(rng.randint(0, 3)))
+        mesh = random_mesh(rng, self.cluster)
+        if rich:  # three axes at least, with something to cut along all of them
+            while len(whole_mesh(self.cluster).shape) < 3:
+                self.cluster = random_cluster(rng)
+            mesh = whole_mesh(self.cluster)
+            shape = tuple(rng.randint(6, 12) for _ in range(rng.randint(1, 2)))
+        self.type = TensorType(shape, "float32")
+        other = mesh if one_mesh or rng.random() < 0.6 else random_mesh(rng, self.cluster)
+        reducer = rng.choice([None, "sum", "sum", "max", "prod"])
+        options = {"sparse": sparse}
+        self.source = random_sharding(rng, mesh, shape, reducer=reducer, halos=False, **options)
+        wanted = rng.choice([None, None, reducer, "sum"])
+        self.target = random_sharding(rng, other, shape, reducer=wanted, halos=True, **options)
+        self.whole = np.random.default_rng(seed).integers(-50, 50, shape)
+        self.terms = distribute(rng, self.whole, self.source)
+
+    def reshard(self):
+        return reshard(self.cluster, Formulas(), self.type, self.source, self.target)
+
+    def __repr__(self) -> str:
+        where = f"{self.source.mesh}, {self.target.mesh}"
+        return f"{self.type} {self.source} -> {self.target} on {where} of {self.cluster}"
+
+
+def cases(**options) -> st.SearchStrategy[Case]:
+    return st.integers(0, 2**32).map(lambda seed: Case(seed, **options))
+
+
+def many(test):
+    return settings(max_examples=MORE * settings().max_examples)(test)
+
+
+@many
+@given(cases())
+def test_every_device_gets_what_the_target_says(case):
+    check_state(case.terms, case.source, case.whole)
+    found = case.reshard()
+    state = run_steps(found.steps, case.terms, case.source, case.type.shape)
+    assert (found.steps[-1].target if found.steps else case.source) == case.target
+    check_state(state, case.target, case.whole)
+
+
+@many
+@given(cases(rich=True))
+def test_every_step_that_the_search_considers_is_true(case):
+    if case.source == case.target:
+        return
+    stepper = Stepper(case.cluster, Formulas(), case.type)
+    search = _Search(stepper, case.source, case.target)
+    states, queue = {case.source: case.terms}, [case.source]
+    for now in queue:
+        for step in search._moves(now):
+            if step.target not in states:
+                after = run_steps([step], states[now], now, case.type.shape)
+                reducers = {p for p in step.target.placements if isinstance(p, Partial)}
+                if (
+                    len(reducers) < 2
+                ):  # of two kinds, the source's terms come first: seen at the end
+                    check_state(after, step.target, case.whole)
+                states[step.target] = after
+                if len(queue) < MOST_STATES:
+                    queue.append(step.target)
+
+
+@given(cases(sparse=True))
+def test_parts_may_be_empty(case):
+    found = case.reshard()
+    state = run_steps(found.steps, case.terms, case.source, case.type.shape)
+    check_state(state, case.target, case.whole)
+
+
+@many
+@given(cases(one_mesh=True))
+def test_gathering_all_and_slicing_is_true_and_never_better(case):
+    plain = gather_then_slice(case.cluster, Formulas(), case.type, case.source, case.target)
+    state = run_steps(plain.steps, case.terms, case.source, case.type.shape)
+    check_state(state, case.target, case.whole)
+    assert case.reshard().seconds <= plain.seconds * (1 + 1e-9)
+
+
+@many
+@given(cases())
+def test_bytes_are_those_that_the_shardings_imply(case):
+    for step in case.reshard().steps:
+        transfers = step.transfers()
+        assert sum(t.nbytes for t in transfers) == implied_bytes(step, case.type)
+        for transfer in transfers:
+            assert (transfer.loads >= 0).all()
+            out = leaving(case.cluster, transfer.links, transfer.loads)
+            if transfer.kind in ("send", "exchange", "all_gather"):
+                assert out == transfer.nbytes
+            else:  # rounded on every edge
+                slack = len(transfer.reads) ** 2
+                assert abs(out - transfer.nbytes) <= slack, transfer
+
+
+@given(cases())
+def test_no_step_where_nothing_changes(case):
+    again = reshard(case.cluster, Formulas(), case.type, case.source, case.source)
+    assert again.steps == () and again.seconds == 0 and again.nbytes == 0
+    copy = Sharding(case.target.mesh, case.target.placements, case.target.pieces)
+    assert not reshard(case.cluster, Formulas(), case.type, case.target, copy).steps

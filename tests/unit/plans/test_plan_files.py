@@ -1,0 +1,97 @@
+"""Plans are written and read without loss, and nodes with equal strategies share an entry."""
+
+import json
+from random import Random
+
+import pytest
+
+from graphwright.plans import (
+    Along,
+    Keep,
+    Mesh,
+    Plan,
+    Replicate,
+    Replicated,
+    Sharding,
+    Split,
+    Strategy,
+    on_one,
+    whole_mesh,
+)
+from graphwright.plans.plan import make_plan
+from graphwright.simulate import CostModel, simulate
+from random_plans import any_plan, chain, random_graph
+from reshardings import random_cluster
+from timelines import make_cluster
+
+CLUSTER = make_cluster(2, 2)
+GRAPH = chain(3, 8)
+
+
+def saved(plan: Plan, path) -> Plan:
+    plan.save(path)
+    return Plan.load(path)
+
+
+def test_every_field_comes_back(tmp_path):
+    plan = make_plan(
+        GRAPH,
+        CLUSTER,
+        {
+            "mm": Strategy((Along("i"), Keep((0,)))),
+            "mm_1": Strategy((Replicate(), Along("k")), Mesh((3, 1, 2, 0), (2, 2))),
+            "mm_2": on_one(2),
+        },
+        inputs={"x": Sharding(whole_mesh(CLUSTER), (Split(1), Replicated()))},
+        algorithm="by hand",
+        seed=11,
+    )
+    again = saved(plan, tmp_path / "plan.json")
+    assert again == plan
+    assert again.cluster.hash == plan.cluster.hash and again.seed == 11
+    assert again.strategy("mm_1").mesh == Mesh((3, 1, 2, 0), (2, 2))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_plans_come_back_and_take_the_same_time(tmp_path, seed):
+    rng = Random(seed)
+    graph, cluster = random_graph(rng), random_cluster(rng, 8)
+    plan = any_plan(rng, graph, cluster)
+    again = saved(plan, tmp_path / "plan.json")
+    assert again == plan
+    costs = CostModel(measured=False)
+    times = [simulate(graph, p, costs=costs).makespan for p in (plan, again)]
+    assert times[0] == times[1]
+
+
+def test_equal_strategies_share_an_entry(tmp_path):
+    same = Strategy((Along("i"), Replicate()))
+    plan = make_plan(GRAPH, CLUSTER, {"mm": same, "mm_1": on_one(0), "mm_2": same})
+    plan.save(tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert [entry["nodes"] for entry in document["strategies"]] == [["mm", "mm_2"], ["mm_1"]]
+    assert document["strategies"][0]["choices"] == ["i", "-"]
+
+
+def test_a_node_without_a_strategy_is_replicated():
+    plan = make_plan(GRAPH, CLUSTER, {"mm": on_one(1)})
+    assert plan.strategy("mm") == on_one(1)
+    assert plan.strategy("mm_1") == Strategy((Replicate(), Replicate()))
+    assert repr(plan) == "Plan(given, 1 strategies, 1 distinct, on 4 devices of toys)"
+
+
+def test_a_plan_does_not_change_with_what_it_was_made_from():
+    strategies = {"mm": on_one(1)}
+    plan = make_plan(GRAPH, CLUSTER, strategies)
+    strategies["mm_1"] = on_one(0)
+    assert "mm_1" not in plan.strategies
+    with pytest.raises(TypeError):
+        plan.strategies["mm"] = on_one(0)  # type: ignore[index]
+
+
+def test_saving_replaces_the_whole_file(tmp_path):
+    path = tmp_path / "plan.json"
+    make_plan(GRAPH, CLUSTER, {n.name: on_one(0) for n in GRAPH.nodes}).save(path)
+    small = make_plan(GRAPH, CLUSTER, {})
+    assert saved(small, path) == small
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
