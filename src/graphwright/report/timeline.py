@@ -48,29 +48,53 @@ def _figures(timeline: Timeline, title: str) -> Table:
 
 
 def _devices(timeline: Timeline) -> Table:
-    """The devices, the fullest first where there are too many; the columns of categories are as of its peak."""
-    peak, limits = timeline.memory.peak, [d.memory for d in timeline.cluster.devices]
-    shown = list(range(timeline.num_devices))
-    title = "What every device does and holds at its peak"
-    if timeline.num_devices > ROWS:
-        shown = sorted(shown, key=lambda device: (-int(peak[device]), device))[:ROWS]
-        title = f"The {ROWS} fullest of {timeline.num_devices} devices"
+    """The devices, alike ones in one row, the fullest first where there are too many; categories are as of the peak."""
     held = [k for k in range(len(CATEGORIES)) if timeline.memory.at_peak[:, k].any()]
-    table = Table(title=title, title_justify="left")
-    table.add_column("device", style="bold")
-    for name in ("computes", "waits", "memory", "of limit", *(words(CATEGORIES[k]) for k in held)):
-        table.add_column(name, justify="right")
-    for device in shown:
-        full = peak[device] / limits[device]
-        table.add_row(
-            timeline.tasks.resource_names[device],
-            f"{timeline.utilisation[device]:.0%}",
-            format_seconds(max(0.0, float(timeline.exposed_communication[device]))),
-            format_bytes(int(peak[device])),
-            f"[bold red]{full:.0%}[/]" if full > 1 else f"{full:.0%}",
-            *(format_bytes(int(timeline.memory.at_peak[device, k])) for k in held),
-        )
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for device in range(timeline.num_devices):
+        rows.setdefault(_device_row(timeline, device, held), []).append(device)
+    peak = timeline.memory.peak
+    fullest = sorted(rows.items(), key=lambda item: (-int(peak[item[1][0]]), item[1][0]))
+    title = "What every device does and holds at its peak"
+    if len(rows) > ROWS:
+        title = f"The {ROWS} fullest of {len(rows)} kinds of {timeline.num_devices} devices"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("device", style="bold", no_wrap=True)
+    for name in ("busy", "waits", "peak", "full", *(_SHORT[CATEGORIES[k]] for k in held)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row, devices in fullest[:ROWS]:
+        table.add_row(_device_names(timeline, devices), *row)
     return table
+
+
+_SHORT = {
+    "parameter": "param.",
+    "gradient": "grad.",
+    "optimizer_state": "optim.",
+    "activation": "activ.",
+    "communication": "comm.",
+}
+
+
+def _device_row(timeline: Timeline, device: int, held: list[int]) -> tuple[str, ...]:
+    full = timeline.memory.peak[device] / timeline.cluster.devices[device].memory
+    return (
+        f"{timeline.utilisation[device]:.0%}",
+        format_seconds(max(0.0, float(timeline.exposed_communication[device]))),
+        format_bytes(int(timeline.memory.peak[device])),
+        f"[bold red]{full:.0%}[/]" if full > 1 else f"{full:.0%}",
+        *(format_bytes(int(timeline.memory.at_peak[device, k])) for k in held),
+    )
+
+
+def _device_names(timeline: Timeline, devices: list[int]) -> str:
+    """`gpu 0`, `gpu 0 to 7`, or how many there are besides the first."""
+    first = timeline.tasks.resource_names[devices[0]]
+    if len(devices) == 1:
+        return first
+    if devices[-1] - devices[0] == len(devices) - 1:
+        return f"{first} to {devices[-1]}"
+    return f"{first} and {len(devices) - 1} more"
 
 
 def _times(timeline: Timeline) -> Table:

@@ -5,7 +5,11 @@ from dataclasses import replace
 from rich.console import Console
 
 import timelines
+from graphwright import zoo
+from graphwright.machine import cluster
+from graphwright.partition import replicate
 from graphwright.report import show_timeline
+from graphwright.simulate import simulate
 
 
 def shown(timeline) -> str:
@@ -37,4 +41,11 @@ def test_a_device_over_its_limit_shows_more_than_all():
 
 def test_of_many_devices_the_fullest_are_shown():
     text = shown(timelines.large(16, 8))
-    assert "The 8 fullest of 16 devices" in text
+    assert "The 8 fullest of 16 kinds of 16 devices" in text
+
+
+def test_devices_that_are_alike_share_a_row():
+    graph = zoo.load("mlp", small=True).capture()
+    text = shown(simulate(graph, replicate(graph, cluster("dgx-h100:2"))))
+    assert "gpu 0 to 15" in text
+    assert "gpu 1 " not in text
