@@ -233,7 +233,13 @@ def peak_by_hand(x, tasks) -> int:
     graph, times = x.site.graph, schedule(tasks)
     start = {int(tasks.node[t]): int(times.start[t]) for t in range(len(tasks))}
     end = {int(tasks.node[t]): int(times.end[t]) for t in range(len(tasks))}
-    base = {name: name for name in graph.inputs} | {new: old for old, new in graph.updates.items()}
+    base = {name: name for name in graph.inputs}
+    maker = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    for old, new in graph.updates.items():  # written over the old value, if nobody reads that later
+        readers = [i for i, node in enumerate(graph.nodes) if old in node.inputs]
+        others = [o for o, n in graph.updates.items() if n == new and o != old]
+        if new in maker and max(readers, default=-1) <= maker[new] and not others:
+            base[new] = old
     life = {}
     for i, node in enumerate(graph.nodes):
         for name in node.outputs:
@@ -247,6 +253,9 @@ def peak_by_hand(x, tasks) -> int:
                 if name is not None and base[name] in life:
                     span = life[base[name]]
                     span[1] = max(span[1], end[i])
+    for name in set(graph.outputs) - set(graph.updates.values()):
+        if base[name] in life:
+            life[base[name]][1] = times.makespan
     always = sum(graph.tensors[name].type.nbytes for name in graph.inputs)
     moments = {a for a, b in life.values() if b > a}
     passing = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from graphwright.describe import Soap, Split, cost, node_splits, properties, sample_dims, soap
 from graphwright.errors import InvalidStrategy
-from graphwright.ir import Graph, Node, Phase
+from graphwright.ir import Graph, Node, Phase, Role
 from graphwright.machine import Cluster
 from graphwright.partition.space import random_plan
 from graphwright.plans import (
@@ -40,12 +40,13 @@ def data_parallel(graph: Graph, cluster: Cluster, batch_dim: int | Mapping[str, 
     """Every operator is split over the samples; what has none is computed by all, on terms for as long as it is linear in them."""
     site, mesh = Site(graph), whole_mesh(cluster)
     samples = sample_dims(graph, batch_dim)
+    used = _axes_for(_num_samples(graph, batch_dim), mesh.shape)
     made: dict[str, Sharding] = {}
     strategies: dict[str, Strategy] = {}
     for i, node in enumerate(graph.nodes):
         split = _over_samples(graph, node, samples)
         if split is not None:
-            strategy = _spread(split, mesh.shape)
+            strategy = _spread(split, mesh.shape, used)
         else:
             strategy = _keep_terms(node, site, i, made, len(mesh.shape))
         try:
@@ -67,16 +68,35 @@ def _over_samples(graph: Graph, node: Node, samples: Mapping[str, frozenset[int]
     return None
 
 
-def _spread(split: Split, shape: tuple[int, ...]) -> Strategy:
-    """Split along as many axes as there are parts for."""
-    choices: list[Choice] = []
+def _num_samples(graph: Graph, batch_dim: int | Mapping[str, int]) -> int:
+    """The samples in a batch: the size of the batch dim of what the step is given."""
+    sizes = [1]
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        dim = batch_dim if isinstance(batch_dim, int) else batch_dim.get(name, 0)
+        if tensor.role is Role.INPUT and dim < tensor.type.rank:
+            sizes.append(tensor.type.shape[dim])
+    return max(sizes)
+
+
+def _axes_for(num_samples: int, shape: tuple[int, ...]) -> frozenset[int]:
+    """The axes to split the batch along, the innermost first, while there is a sample for each part."""
+    ways, used = 1, set()
+    for axis in reversed(range(len(shape))):
+        if ways * shape[axis] <= num_samples:
+            ways *= shape[axis]
+            used.add(axis)
+    return frozenset(used)
+
+
+def _spread(split: Split, shape: tuple[int, ...], used: frozenset[int]) -> Strategy:
+    """Split along all of the axes used, or along as many as there are parts for."""
+    choices: list[Choice] = [Replicate()] * len(shape)
     ways = 1
-    for size in shape:
-        if ways * size <= split.max_parts:
-            ways *= size
-            choices.append(Along(split.index))
-        else:
-            choices.append(Replicate())
+    for axis in sorted(used, reverse=True):
+        if ways * shape[axis] <= split.max_parts:
+            ways *= shape[axis]
+            choices[axis] = Along(split.index)
     return Strategy(tuple(choices))
 
 

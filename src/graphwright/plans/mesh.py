@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,15 @@ class Mesh:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        try:
+            devices = tuple(map(index, self.devices))
+            shape = tuple(map(index, self.shape))
+        except TypeError:
+            raise InvalidStrategy(
+                f"Mesh({self.devices!r}, {self.shape!r}): give device numbers, and the size of every axis"
+            ) from None
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "shape", shape)
         if any(size < 1 for size in self.shape):
             raise InvalidStrategy(f"a mesh of shape {self.shape} has an axis without devices")
         if prod(self.shape) != len(self.devices):

@@ -86,15 +86,18 @@ class Plan:
 def make_plan(
     graph: Graph,
     cluster: Cluster,
-    strategies: Mapping[str, Strategy],
+    strategies: Mapping[str, Strategy | str],
     *,
     inputs: Mapping[str, Sharding] | None = None,
     algorithm: str = "given",
     seed: int | None = None,
 ) -> Plan:
-    """A plan for a graph and a cluster, checked."""
+    """A plan for a graph and a cluster, checked; strategies may be given in words, "i - -"."""
     plan = Plan(
-        strategies=strategies,
+        strategies={
+            name: Strategy(tuple(map(parse_choice, s.split()))) if isinstance(s, str) else s
+            for name, s in strategies.items()
+        },
         inputs=inputs or {},
         cluster=cluster,
         graph_hash=graph.hash,
@@ -119,12 +122,16 @@ def check_plan(plan: Plan, graph: Graph) -> None:
             raise PlanMismatch(
                 f"the plan has a strategy for {name!r}, which the graph does not have"
             )
-        check_strategy(strategy, cluster, f"{name}")
+        if not isinstance(strategy, Strategy):
+            raise InvalidStrategy(f"{name}: {strategy!r} is no strategy")
+        check_strategy(strategy, cluster, name)
         if strategy.mesh is None and len(strategy.choices) != len(axes):
             raise InvalidStrategy(
                 f"{name}: {len(strategy.choices)} choices ({strategy}), but {cluster.name} has {len(axes)} axes: {axes}"
             )
     for name, sharding in plan.inputs.items():
+        if not isinstance(sharding, Sharding):
+            raise InvalidStrategy(f"{name}: {sharding!r} is no sharding")
         if name not in graph.inputs:
             raise PlanMismatch(f"the plan places {name!r}, which is not an input of the graph")
         _check_devices(sharding.mesh, cluster, name)

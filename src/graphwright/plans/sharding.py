@@ -63,8 +63,25 @@ class Sharding:
     placements: tuple[Placement, ...]
     pieces: tuple[tuple[int, Pieces], ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
+    _axes: dict[int, tuple[int, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        try:
+            placements = tuple(
+                parse_placement(p) if isinstance(p, str) else p for p in self.placements
+            )
+        except TypeError:
+            placements = (None,)  # type: ignore[assignment]
+        if not all(isinstance(p, Split | Replicated | Partial) for p in placements):
+            raise InvalidStrategy(
+                f"{self.placements!r} are no placements; give one for every axis: 'S0', 'R' or 'P(sum)'"
+            )
+        object.__setattr__(self, "placements", placements)
+        axes: dict[int, tuple[int, ...]] = {}
+        for axis, placement in enumerate(self.placements):
+            if isinstance(placement, Split):
+                axes[placement.dim] = (*axes.get(placement.dim, ()), axis)
+        object.__setattr__(self, "_axes", axes)
         if len(self.placements) != len(self.mesh.shape):
             raise InvalidStrategy(
                 f"{len(self.placements)} placements for a mesh of {len(self.mesh.shape)} axes {self.mesh.shape}"
@@ -81,7 +98,7 @@ class Sharding:
 
     def axes_of(self, dim: int) -> tuple[int, ...]:
         """The axes along which `dim` is split, outermost first."""
-        return tuple(a for a, p in enumerate(self.placements) if p == Split(dim))
+        return self._axes.get(dim, ())
 
     def ways(self, dim: int) -> int:
         """How many parts `dim` is split into."""

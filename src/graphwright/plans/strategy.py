@@ -47,13 +47,27 @@ Choice = Along | Replicate | Keep
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A choice for every axis of a mesh; the mesh is the whole cluster's unless given (FlexFlow's operator dimension)."""
+    """A choice for every axis of a mesh; the mesh is the whole cluster's unless given (FlexFlow's operator dimension).
+
+    Choices may be given as words: ``Strategy(("i", "-"))``.
+    """
 
     choices: tuple[Choice, ...]
     mesh: Mesh | None = None
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        try:
+            choices = tuple(parse_choice(c) if isinstance(c, str) else c for c in self.choices)
+        except TypeError:
+            choices = (None,)  # type: ignore[assignment]
+        if not all(isinstance(c, Along | Replicate | Keep) for c in choices):
+            raise InvalidStrategy(
+                f"{self.choices!r} are no choices; give one for every axis: an index, '-' or '+0,1'"
+            )
+        if self.mesh is not None and not isinstance(self.mesh, Mesh):
+            raise InvalidStrategy(f"{self.mesh!r} is no mesh; give a Mesh, or None for all devices")
+        object.__setattr__(self, "choices", choices)
         if self.mesh is not None and len(self.choices) != len(self.mesh.shape):
             raise InvalidStrategy(
                 f"{len(self.choices)} choices for a mesh of {len(self.mesh.shape)} axes {self.mesh.shape}"

@@ -36,7 +36,7 @@ Ints = NDArray[np.signedinteger[Any]]
 class Values:
     """The pieces of memory on the devices: a value exists from its earliest birth to the end of its last birth or use.
 
-    `persistent` values exist from the beginning to the end.
+    `persistent` values exist from the beginning to the end; a use by a task numbered one beyond the last is the end of the step.
     """
 
     nbytes: NDArray[np.int64]

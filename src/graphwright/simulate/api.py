@@ -20,7 +20,7 @@ from graphwright.tasks import Costs, expand
 
 def simulate(
     graph: Graph,
-    plan: Plan | Mapping[str, Strategy],
+    plan: Plan | Mapping[str, Strategy | str],
     cluster: Cluster | str | None = None,
     *,
     costs: Costs | None = None,
@@ -36,6 +36,11 @@ def simulate(
     >>> timeline.save("timeline.json")      # for Perfetto; .png or .svg for a picture
     """
     on = None if cluster is None else find_cluster(cluster)
+    if not isinstance(plan, Plan | Mapping):
+        raise PlanMismatch(
+            f"{plan!r} is no plan; give a Plan, or strategies by the names of nodes. graphwright.partition makes some: "
+            "data_parallel(graph, cluster)"
+        )
     if isinstance(plan, Plan):
         if on is not None and on.num_devices != plan.cluster.num_devices:
             raise PlanMismatch(

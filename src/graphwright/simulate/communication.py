@@ -42,7 +42,7 @@ def analytic(traffic: Traffic) -> float:
         return 0.0
     used = traffic.loads > 0
     bandwidths = traffic.cluster.resource_bandwidths[traffic.resources[used]]
-    return latency(traffic) + float((traffic.loads[used] / bandwidths).max())
+    return latency(traffic) + max(traffic.floor, float((traffic.loads[used] / bandwidths).max()))
 
 
 def latency(traffic: Traffic) -> float:

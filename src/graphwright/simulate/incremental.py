@@ -24,7 +24,7 @@ from graphwright.plans import Plan, Sharding, Strategy, TaskGraph, device_array
 from graphwright.plans.plan import make_plan
 from graphwright.simulate.delta import DeltaSchedule
 from graphwright.tasks import Costs, Expansion, Move, Placed, Site, assemble, key_base
-from graphwright.tasks.assemble import pace_pairs
+from graphwright.tasks.assemble import overwrite_pairs, pace_pairs
 from graphwright.tasks.expansion import compute_position
 from graphwright.tasks.movement import common_places
 
@@ -60,8 +60,9 @@ class Incremental:
         self.delta, slots = DeltaSchedule.of(task_graph)
         self.paced: dict[int, set[str]] = {}
         self.followed: dict[int, list[int]] = {}
-        for after, before in self.expansion.site.follows.items():
-            self.followed.setdefault(before, []).append(after)
+        for after, befores in self.expansion.site.turns.items():
+            for before in befores:
+                self.followed.setdefault(before, []).append(after)
         self.moves: dict[str, Moves] = {}
         self.node_slots: dict[int, Slots] = {}
         self._locate(task_graph, slots)
@@ -88,8 +89,16 @@ class Incremental:
             if i is None:
                 raise PlanMismatch(f"the graph has no node {name!r}")
             placed[i] = self.expansion.place(self.graph.nodes[i], strategy)
-        self._open = _Change(self, placed, dict(changes))
-        return self.delta.evaluate() / PICOSECONDS
+        before = {i: self.expansion.placed[i] for i in placed}
+        try:
+            self._open = _Change(self, placed, dict(changes))
+            return self.delta.evaluate() / PICOSECONDS
+        except BaseException:
+            self._open = None
+            self.delta.reject()
+            for i, was in before.items():
+                self.expansion.placed[i] = was
+            raise
 
     def accept(self) -> None:
         """Go on from the proposal."""
@@ -170,10 +179,9 @@ class _Change:
             for name in (*node.inputs, *node.outputs):
                 if name is not None:
                     found[name] = None
-                    if (
-                        name in graph.updates
-                    ):  # where it lives may differ, and so where its new value goes
+                    if name in graph.updates:  # it may live elsewhere, and so its new value
                         found[graph.updates[name]] = None
+                    found.update(dict.fromkeys(self.x.site.replaces.get(name, ())))
             found.update(dict.fromkeys(sorted(self.run.paced.get(i, ()))))
         return list(found)
 
@@ -234,6 +242,7 @@ class _Change:
                     pacemaker = self._slots(moved.move.pacemaker)
                     delta.link(pacemaker[parts], moved.slots[readers])
                 delta.link(moved.slots[m.edges[0]], moved.slots[m.edges[1]])
+        self._spare_old_value(name, moves)
         for reader, arg in site.readers[name]:
             needed = self.x.placed[reader].inputs[arg]
             assert needed is not None
@@ -242,10 +251,21 @@ class _Change:
             if fresh or reader in self.before:
                 self._join_reader(maker, found, self._slots(reader))
 
+    def _spare_old_value(self, name: str, moves: Moves) -> None:
+        """Who writes a new value waits until the old one has been sent where it is needed."""
+        writer = self.x.site.writer(name)
+        if writer is None:
+            return
+        for target, moved in moves.items():
+            fresh = (name, target) in self.fresh or writer in self.before
+            if fresh and moved.move.position < compute_position(writer):
+                tasks, parts = overwrite_pairs(self.x, moved.move, writer)
+                self.run.delta.link(moved.slots[tasks], self._slots(writer)[parts])
+
     def _keep_turns(self) -> None:
-        """Nodes that nothing leads to still follow the node before them in the program."""
-        follows, size = self.x.site.follows, self.x.cluster.num_devices
-        turns = {(follows[i], i) for i in self.before if i in follows}
+        """Nodes that wait for others without reading from them still do."""
+        known, size = self.x.site.turns, self.x.cluster.num_devices
+        turns = {(before, i) for i in self.before for before in known.get(i, ())}
         turns |= {(i, after) for i in self.before for after in self.run.followed.get(i, ())}
         for before, after in sorted(turns):
             meshes = self.x.placed[before].mesh, self.x.placed[after].mesh

@@ -110,7 +110,7 @@ def _verify(values: Values, num_devices: int, num_tasks: int) -> None:
         ("birth_value", values.birth_value, len(values)),
         ("birth_task", values.birth_task, num_tasks),
         ("use_value", values.use_value, len(values)),
-        ("use_task", values.use_task, num_tasks),
+        ("use_task", values.use_task, num_tasks + 1),
     ):
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < limit):
             raise InvalidTaskGraph(
@@ -153,9 +153,12 @@ def find_lifetimes(
         v, t = birth_value[i], birth_task[i]
         birth[v] = min(birth[v], start[t])
         death[v] = max(death[v], end[t])
+    last = 0
+    for t in range(len(end)):
+        last = max(last, end[t])
     for i in range(len(use_value)):
         v, t = use_value[i], use_task[i]
-        death[v] = max(death[v], end[t])
+        death[v] = max(death[v], last if t == len(end) else end[t])
 
 
 @compiled

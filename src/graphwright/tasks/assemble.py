@@ -25,7 +25,7 @@ from graphwright.plans import (
     local_bytes,
 )
 from graphwright.tasks.compact import compressed_rows
-from graphwright.tasks.expansion import Expansion, Move, compute_position, key_base
+from graphwright.tasks.expansion import Expansion, Move, compute_position, key_base, resting
 from graphwright.tasks.movement import EXTERNAL, common_places, places
 
 Ints = NDArray[np.int32]
@@ -131,10 +131,10 @@ class _Assembly:
             self._read(name, copy, tasks)
             if not self.site.is_view[i]:
                 self._use(copy.values, tasks)
-        before = self.site.follows.get(i)
-        if before is not None:
+        for before in self.site.turns.get(i, ()):
             sources, targets = common_places(self.x.placed[before].mesh, placed.mesh, self.size)
             self.edges.add(self.base[before] + sources, base + targets)
+        self._spare_old_values(i, base)
         moves: list[Move] = []
         for output, name in enumerate(node.outputs):
             sharding = placed.outputs[output]
@@ -142,6 +142,16 @@ class _Assembly:
             moves += self.x.moves(name).values()
         for move in sorted(moves, key=lambda m: m.number):
             self._move(move)
+
+    def _spare_old_values(self, i: int, base: int) -> None:
+        """Who writes a new value waits until the old one has been sent where it is needed."""
+        for name in self.graph.nodes[i].outputs:
+            for old in self.site.replaces.get(name, ()):
+                for move in self.x.moves(old).values():
+                    copy = self.copies.get((old, move.target))
+                    if copy is not None and copy.via is not None:
+                        tasks, parts = overwrite_pairs(self.x, move, i)
+                        self.edges.add(copy.via + tasks, base + parts)
 
     def _move(self, move: Move) -> None:
         m, base = move.movement, self.num_tasks
@@ -212,7 +222,7 @@ class _Assembly:
 
     def _output_values(self, i: int, name: str, sharding: Sharding, tasks: Ints) -> Ints:
         """The memory of an output: that of its input for a view, that of the old value for a new one."""
-        if name in self.site.replaces:
+        if name in self.site.replaces and self._in_place(i, name, sharding):
             return np.full(len(tasks), NO_VALUE, np.int32)
         if self.site.is_view[i]:
             node = self.graph.nodes[i]
@@ -224,10 +234,18 @@ class _Assembly:
         self.births.add(values, tasks)
         return values
 
+    def _in_place(self, i: int, name: str, sharding: Sharding) -> bool:
+        """Whether a new value can be written over the old one: it is where that is, and nobody reads that later."""
+        return all(
+            self.x.source(old) == sharding and all(r <= i for r, _ in self.site.readers[old])
+            for old in self.site.replaces[name]
+        )
+
     def _moved_values(self, move: Move, source: _Copy, base: int) -> Ints:
         m = move.movement
         sizes = m.buffer_nbytes
-        if move.tensor in self.site.replaces:  # the last step writes to where the old value is
+        places = [self.x.source(old) for old in self.site.replaces.get(move.tensor, ())]
+        if move.target in places:  # the last step writes to where the old value is
             sizes = sizes.copy()
             sizes[m.result[m.result != EXTERNAL]] = 0
         first = self.num_values
@@ -263,6 +281,13 @@ class _Assembly:
         else:
             self.uses.add(values[real], tasks[real])
 
+    def _use_to_the_end(self, name: str) -> None:
+        """What the step returns is there until its end."""
+        source = self.x.source(name)
+        final = source if not source.is_partial else resting(source)
+        values = self.copies[name, final].values
+        self._use(values, np.full(len(values), self.num_tasks, dtype=np.int32))
+
     # -- all of it --------------------------------------------------------------------------------
 
     def _task_graph(self) -> TaskGraph:
@@ -270,6 +295,8 @@ class _Assembly:
         sources, targets = self.edges.arrays()
         pointers, successors, indegree = compressed_rows(sources, targets, self.num_tasks)
         birth_value, birth_task = self.births.arrays()
+        for name in self.site.results:
+            self._use_to_the_end(name)
         use_value, use_task = self.uses.arrays()
         counts = _flat(c["counts"], np.int64)
         return TaskGraph(
@@ -305,9 +332,24 @@ def pace_pairs(x: Expansion, pacemaker: int, move: Move) -> tuple[Ints, Ints]:
     """(part of the pacemaker, task of the move) for every device that both are on."""
     m = move.movement
     at = places(x.placed[pacemaker].mesh, x.cluster.num_devices)
+    parts = np.concatenate(
+        [
+            at[device_array(m.source.mesh)[m.reads[0]]],
+            at[device_array(m.target.mesh)[m.gives[0]]],
+        ]
+    )
+    tasks = np.concatenate([m.reads[1], m.gives[1]])
+    pairs = np.unique(np.stack([parts, tasks])[:, parts >= 0], axis=1)
+    return pairs[0], pairs[1]
+
+
+def overwrite_pairs(x: Expansion, move: Move, writer: int) -> tuple[Ints, Ints]:
+    """(task of the move, part of the writer) for every device that the move reads from and the writer is on."""
+    m = move.movement
+    at = places(x.placed[writer].mesh, x.cluster.num_devices)
     part = at[device_array(m.source.mesh)[m.reads[0]]]
     there = part >= 0
-    return part[there], m.reads[1][there]
+    return m.reads[1][there], part[there]
 
 
 def _flat(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:

@@ -20,7 +20,8 @@ class Traffic:
 
     `nbytes` is the size that a measurement would name: of the tensor that one group gathers, reduces or exchanges, or of the one message.
     `spans` says, for every level of the cluster, how many of its members one group spans; `contenders` how many groups
-    are on the busiest link. `loads` are the bytes on each of the `resources`.
+    are on the busiest link. `loads` are the bytes on each of the `resources`; `floor` is what they take at least, in seconds, on the
+    slowest stretch of their routes, which may lie inside what a link connects.
     """
 
     cluster: Cluster
@@ -30,6 +31,7 @@ class Traffic:
     contenders: int
     resources: NDArray[np.int32]
     loads: NDArray[np.int64]
+    floor: float = 0.0
 
 
 class Costs(Protocol):

@@ -79,12 +79,34 @@ class Site:
             for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
         ]
         self._computing = self._computing_before()
-        self.follows = self._unprompted()
+        self.results = frozenset(graph.outputs) - self.replaces.keys()
+        self.turns = self._turns()
 
     def pacemaker(self, reader: int) -> int | None:
         """The node after which an input that `reader` is the first to need is fetched."""
         before = self._computing[reader]
         return before[-PREFETCH] if len(before) >= PREFETCH else None
+
+    def writer(self, name: str) -> int | None:
+        """The node that makes the new value of an input, which is written to where the old one is."""
+        new = self.graph.updates.get(name)
+        made = None if new is None else self.producer.get(new)
+        return None if made is None else made[0]
+
+    def _turns(self) -> dict[int, tuple[int, ...]]:
+        """Nodes that wait for others without reading what they make, device by device.
+
+        Those that would be ready at once wait for what they are joined with; and who writes a new value waits for the readers of the old.
+        """
+        found: dict[int, list[int]] = {
+            after: [before] for after, before in self._unprompted().items()
+        }
+        for name in self.graph.updates:
+            writer = self.writer(name)
+            if writer is not None:
+                earlier = [reader for reader, _ in self.readers[name] if reader < writer]
+                found.setdefault(writer, []).extend(dict.fromkeys(earlier))
+        return {after: tuple(befores) for after, befores in found.items()}
 
     def category(self, name: str) -> int:
         """The category of a tensor's memory, as a number of CATEGORIES."""
@@ -211,6 +233,8 @@ class Expansion:
             found.setdefault(needed, reader)
         for replaced in self.site.replaces.get(name, ()):
             found.setdefault(self.source(replaced), None)
+        if name in self.site.results and self.source(name).is_partial:
+            found.setdefault(resting(self.source(name)), None)  # what the step returns is whole
         return found
 
     def moves(self, name: str) -> dict[Sharding, Move]:

@@ -84,6 +84,7 @@ def places(mesh: Mesh, size: int) -> Ints:
     return found
 
 
+@lru_cache(maxsize=65536)
 def common_places(first: Mesh, second: Mesh, size: int) -> tuple[Ints, Ints]:
     """The places in two meshes of the devices that are in both."""
     at = places(first, size)[device_array(second)]

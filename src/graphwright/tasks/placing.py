@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.describe import Combine, Concat, Types, properties
+from graphwright.describe import Combine, Concat, Types, find, properties
 from graphwright.describe.tiling import PartCall, Regions, Tiling, Ways, tile
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import Attrs
@@ -51,9 +51,13 @@ class Placed:
     classes: tuple[PartCall, ...]
 
 
-@lru_cache(maxsize=65536)
 def place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh) -> Placed:
     """Spread a call over the devices of a mesh."""
+    return _place(op, attrs, types, choices, mesh, id(find(op)))
+
+
+@lru_cache(maxsize=65536)
+def _place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh, _: int) -> Placed:
     if len(choices.choices) != len(mesh.shape):
         raise InvalidStrategy(
             f"{op}: {len(choices.choices)} choices ({choices}) for the {len(mesh.shape)} axes of a mesh of {mesh.shape}"

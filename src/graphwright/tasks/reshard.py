@@ -27,6 +27,8 @@ from graphwright.tasks.costs import Costs
 from graphwright.tasks.steps import Step, Stepper
 
 Axes = tuple[int, ...]
+_FEW = 3
+"""With so few bundles of axes, as plans that people and searches arrive at have, detours over other dims are looked at too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +107,7 @@ class _Search:
         }
         if not self.same_mesh:
             self.bundles[target.mesh] = _bundles(stepper.cluster, target, None)
+        self.wide = len(self.bundles[source.mesh]) <= _FEW
         self.entries = () if self.same_mesh else self._entries()
 
     def run(self) -> tuple[Step, ...]:
@@ -173,9 +176,9 @@ class _Search:
                 yield self.stepper.reduce_scatter(state, part, axes)
 
     def _scatter_dims(self, state: Sharding, axes: Axes) -> set[int]:
-        """The dims worth scattering to: where the target wants it, and the longest one, to be gathered again."""
+        """The dims worth scattering to: where the target wants it, and the longest ones, to be moved or gathered again."""
         open_dims = self._open_dims(state, axes)
-        longest = sorted(open_dims, key=lambda dim: -self.shape[dim])[:1]
+        longest = sorted(open_dims, key=lambda dim: -self.shape[dim])[: 2 if self.wide else 1]
         if not self.same_mesh:
             return set(longest)
         wanted = self.target.placements[axes[0]]
@@ -219,14 +222,28 @@ class _Search:
 
     def _swaps(self, state: Sharding) -> Iterator[Step]:
         for bundle in self.bundles[state.mesh]:
-            now, then = state.placements[bundle[0]], self.target.placements[bundle[0]]
-            if not isinstance(now, Split) or not isinstance(then, Split) or now == then:
+            now = state.placements[bundle[0]]
+            if not isinstance(now, Split) or now.dim in dict(state.pieces):
                 continue
-            innermost = state.axes_of(now.dim)[-1] == bundle[-1]
-            pieced = now.dim in dict(state.pieces)
-            if innermost and not pieced and then.dim in self._open_dims(state, bundle):
-                after = _replace(state, bundle, then)
+            if state.axes_of(now.dim)[-1] != bundle[-1]:
+                continue  # not the innermost cut
+            for dim in self._swap_dims(state, bundle, now):
+                after = _replace(state, bundle, Split(dim))
                 yield self.stepper.all_to_all(state, after, bundle)
+
+    def _swap_dims(self, state: Sharding, bundle: Axes, now: Split) -> set[int]:
+        """The dims worth swapping to: the target's; or, where an outer cut of the dim is in the way, the longest other one."""
+        then = self.target.placements[bundle[0]]
+        open_dims = [d for d in self._open_dims(state, bundle) if d != now.dim]
+        found = {d for d in open_dims if then == Split(d)}
+        outer = [a for a in state.axes_of(now.dim) if a not in bundle]
+        if not self.wide:
+            return found
+        if any(self.target.placements[a] != Split(now.dim) for a in outer) or (
+            outer and then == Split(now.dim)
+        ):
+            found.update(sorted(open_dims, key=lambda d: -self.shape[d])[:1])
+        return found
 
     def _open_dims(self, state: Sharding, axes: Axes) -> list[int]:
         """The dims that `axes` could split further: as the innermost cut, evenly, with something in every part."""
@@ -251,8 +268,9 @@ class _Search:
                 for entry in self.entries:
                     yield self.stepper.exchange(state, entry)
             return
+        passed = (Replicated, Split) if self.wide else Replicated
         summed = all(
-            p == q or (isinstance(p, Partial) and isinstance(q, Replicated))
+            p == q or (isinstance(p, Partial) and isinstance(q, passed))
             for p, q in zip(self.source.placements, state.placements, strict=True)
         )
         arrives = summed or state.placements == self.target.placements

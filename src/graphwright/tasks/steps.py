@@ -78,6 +78,8 @@ class _Messages:
     receivers: NDArray[np.int32]
     nbytes: Ints
     links: NDArray[np.int32]
+    bandwidth: NDArray[np.float64]
+    latency: NDArray[np.float64]
 
 
 _NOBODY: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -251,33 +253,34 @@ class Stepper:
                 loads=party.edges_on * on_edges[0]
                 if c.even and on_edges.size
                 else party.loads(on_edges),
+                floor=float((on_edges / party.edge_bandwidth).max(initial=0.0)),
             )
         )
 
-    def _send_seconds(self, messages: _Messages) -> NDArray[np.float64]:
-        """Seconds of each message; equal ones over links of equal speed are asked for once."""
-        known: dict[object, float] = {}
-        each = np.empty(len(messages.nbytes))
-        speeds = self.cluster.resource_bandwidths
-        for i, (nbytes, links) in enumerate(zip(messages.nbytes, messages.links, strict=True)):
-            used = links[links >= 0]
-            pair = np.array([messages.senders[i], messages.receivers[i]], dtype=np.int32)
-            level = self.cluster.first_differing_level(pair.tolist())
-            key = (int(nbytes), level, *speeds[used].tolist())
-            if key not in known:
-                known[key] = self.costs.communicate(
-                    Traffic(
-                        cluster=self.cluster,
-                        kind="send",
-                        nbytes=int(nbytes),
-                        spans=spans_of(self.cluster, pair),
-                        contenders=1,
-                        resources=used.astype(np.int32),
-                        loads=np.full(len(used), nbytes, dtype=np.int64),
-                    )
+    def _send_seconds(self, m: _Messages) -> NDArray[np.float64]:
+        """Seconds of each message; equal ones over equal routes are asked for once."""
+        if not len(m.nbytes):
+            return np.zeros(0)
+        speeds = np.append(self.cluster.resource_bandwidths, 0.0)[m.links]
+        keys = np.column_stack([m.nbytes, m.bandwidth, m.latency, speeds])
+        _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        known = np.empty(len(first))
+        for kind, i in enumerate(first):
+            used = m.links[i][m.links[i] >= 0]
+            pair = np.array([m.senders[i], m.receivers[i]], dtype=np.int32)
+            known[kind] = self.costs.communicate(
+                Traffic(
+                    cluster=self.cluster,
+                    kind="send",
+                    nbytes=int(m.nbytes[i]),
+                    spans=spans_of(self.cluster, pair),
+                    contenders=1,
+                    resources=used.astype(np.int32),
+                    loads=np.full(len(used), m.nbytes[i], dtype=np.int64),
+                    floor=float(m.nbytes[i] / m.bandwidth[i]),
                 )
-            each[i] = known[key]
-        return each
+            )
+        return known[which.reshape(-1)]
 
     def _sends(self, m: _Messages, each: NDArray[np.float64]) -> tuple[Transfer, ...]:
         made = []
@@ -306,6 +309,8 @@ class Stepper:
         links = np.flatnonzero(on_links).astype(np.int32)
         loads = on_links[links].astype(np.int64)
         sent = np.bincount(m.senders, m.nbytes, devices)
+        leaving = np.bincount(m.senders, m.nbytes / m.bandwidth, devices)
+        arriving = np.bincount(m.receivers, m.nbytes / m.bandwidth, devices)
         members = np.union1d(np.unique(m.senders), np.unique(m.receivers)).astype(np.int32)
         traffic = Traffic(
             cluster=self.cluster,
@@ -315,6 +320,7 @@ class Stepper:
             contenders=1,
             resources=links,
             loads=loads,
+            floor=float(max(leaving.max(), arriving.max())),
         )
         return links, loads, traffic
 
@@ -355,8 +361,14 @@ class Stepper:
         nearest = self._nearest(holders[tile], to[place])
         away = nearest != to[place]
         senders, receivers = nearest[away], to[place][away]
-        links, _, _ = self.cluster.routes(senders, receivers)
-        return _Messages(senders, receivers, nbytes[tile, place][away], links)
+        rounds = (receivers.astype(np.int64) - senders) % self.cluster.num_devices
+        order = np.lexsort(
+            (senders, rounds)
+        )  # so that each port is in use by one message at a time
+        senders, receivers = senders[order], receivers[order]
+        links, bandwidth, latency = self.cluster.routes(senders, receivers)
+        sizes = nbytes[tile, place][away][order]
+        return _Messages(senders, receivers, sizes, links, bandwidth, latency)
 
     def _nearest(
         self, holders: NDArray[np.int32], receivers: NDArray[np.int32]

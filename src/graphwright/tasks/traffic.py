@@ -26,7 +26,7 @@ class Party:
     """Groups that share links: `members` are places in the mesh, [group, place in the group].
 
     `link_of` and `edge_of` pair every link with the edges of the rings (or pairs of an all-to-all) that cross it; edges are
-    numbered group by group, and `edges_on` counts them for each link.
+    numbered group by group, and `edges_on` counts them for each link. `edge_bandwidth` is the least along an edge's route.
     """
 
     members: Ints
@@ -35,6 +35,7 @@ class Party:
     edge_of: NDArray[np.int64]
     contenders: int
     edges_on: NDArray[np.int64]
+    edge_bandwidth: NDArray[np.float64]
 
     def loads(self, edge_bytes: Ints) -> Ints:
         """The bytes on each link, where `edge_bytes` cross the edges."""
@@ -101,7 +102,7 @@ def _groups(mesh: Mesh, axes: tuple[int, ...]) -> Ints:
 
 def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: Ints) -> Parties:
     devices = device_array(mesh)
-    used, _, _ = cluster.routes(devices[edges[0]], devices[edges[1]])
+    used, bandwidth, latency = cluster.routes(devices[edges[0]], devices[edges[1]])
     edge, place = np.nonzero(used >= 0)
     link = used[edge, place].astype(np.int64)
     number = len(groups)
@@ -111,12 +112,14 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
     )
     _, label = connected_components(joined, directed=False)
     party_of_group = label[:number]
-    parties = []
+    parties: list[Party] = []
+    slowest: list[float] = []
     for label_of in dict.fromkeys(party_of_group.tolist()):
         own = np.flatnonzero(party_of_group == label_of)
         mine = party_of_group[group_of[edge]] == label_of
         links, link_of = np.unique(link[mine], return_inverse=True)
-        numbers = np.cumsum(party_of_group[group_of] == label_of) - 1
+        own_edges = party_of_group[group_of] == label_of
+        numbers = np.cumsum(own_edges) - 1
         crossing = np.unique(np.stack([link_of, group_of[edge[mine]]]), axis=1)[0]
         parties.append(
             Party(
@@ -126,8 +129,10 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
                 edge_of=numbers[edge[mine]],
                 contenders=int(np.bincount(crossing).max(initial=0)),
                 edges_on=np.bincount(link_of, minlength=len(links)),
+                edge_bandwidth=bandwidth[own_edges],
             )
         )
+        slowest.append(float(latency[own_edges].max(initial=0.0)))
     party_of = np.empty(len(mesh), dtype=np.int64)
     for number_of, party in enumerate(parties):
         party_of[party.members.ravel()] = number_of
@@ -136,17 +141,18 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
         parties=tuple(parties),
         group_size=groups.shape[1],
         spans=tuple(map(max, zip(*spans, strict=True))),
-        alike=_classes(cluster, parties),
+        alike=_classes(cluster, parties, slowest),
         party_of=party_of,
     )
 
 
-def _classes(cluster: Cluster, parties: list[Party]) -> NDArray[np.int64]:
+def _classes(cluster: Cluster, parties: list[Party], latencies: list[float]) -> NDArray[np.int64]:
     numbers: dict[object, int] = {}
     found = []
-    for party in parties:
+    for party, latency in zip(parties, latencies, strict=True):
         speeds = cluster.resource_bandwidths[party.links].tolist()
         shape = tuple(sorted(zip(speeds, party.edges_on.tolist(), strict=True)))
-        key = (party.members.shape, party.contenders, shape)
+        least = float(party.edge_bandwidth.min(initial=np.inf))
+        key = (party.members.shape, party.contenders, shape, least, latency)
         found.append(numbers.setdefault(key, len(numbers)))
     return np.array(found, dtype=np.int64)
