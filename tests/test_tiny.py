@@ -6,8 +6,11 @@ import graphwright as gw
 from graphwright import ir
 from graphwright.capture import advance, bind
 from graphwright.describe import cost, is_described, node_splits, properties, sample_dims, soap
+from graphwright.partition import data_parallel
+from graphwright.plans import Strategy
 from graphwright.report import summary_dict
 from graphwright.run import check_operator
+from graphwright.simulate import CostModel, Incremental
 
 
 def test_every_stage(tmp_path):
@@ -49,6 +52,17 @@ def test_every_stage(tmp_path):
             assert len(split.parts(2)) == 2
     product = next(node for node in graph.nodes if node.op == "aten.mm")
     assert [split.index for split in node_splits(graph, product)] == ["i", "j", "k"]
+
+    # simulate: split over the samples on eight devices, changed in one operator, timed both ways
+    plan = data_parallel(graph, "dgx-h100")
+    timeline = gw.simulate(graph, plan)
+    timeline.save(tmp_path / "step.trace.json")
+    assert timeline.fits
+    assert timeline.makespan > max(timeline.busy) / 2
+    run = Incremental(graph, plan, CostModel())
+    found = run.propose({product.name: Strategy(("j", "-", "-"))})
+    run.accept()
+    assert found == gw.simulate(graph, run.plan()).makespan
 
     # run: the description is true for the real kernel
     assert check_operator("aten.mm", {}, [batch[0], torch.randn(6, 8).double()])

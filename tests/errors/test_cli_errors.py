@@ -47,7 +47,7 @@ def failure(*arguments: str) -> str:
         (("demo", "-o", "picture.png"), "has to end in .svg"),
         (("demo", "--model", "mine.py:make"), "the demo shows models of the zoo"),
         (("capture", "alexnet", "--batch-size", "0"), "greater than or equal to 1"),
-        (("calibrate", "--small"), "--batch-size and --small go with a model"),
+        (("calibrate", "--small"), "--batch-size, --small, --plan and --cluster"),
         (("calibrate", "mlp", "--device", "tpu"), "there is no device 'tpu' to calibrate"),
         (("calibrate", "mlp", "--limit", "0"), "greater than or equal to 1"),
         (("calibrate", "mlp", "-o", "report.txt"), "has to end in .json, .png, .svg"),

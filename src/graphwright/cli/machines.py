@@ -31,11 +31,12 @@ def calibrate(
         ),
     ] = None,
     device: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What to measure: cpu (all cores), local:4 (one of 4 processes' share of them), cuda, cuda:1."
+            help="What to measure: cpu (all cores), local:4 (one of 4 processes' share of them), cuda, cuda:1. The "
+            "devices of --cluster if that is local:4 or the like, else cpu."
         ),
-    ] = "cpu",
+    ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(help="Measure the parts that a saved plan makes of the operators, too."),
@@ -69,6 +70,8 @@ def calibrate(
     from graphwright.run.hardware import find_target
 
     check_output(output, REPORT_SUFFIXES)
+    if device is None:
+        device = cluster if cluster is not None and cluster.startswith("local") else "cpu"
     if model is None and (batch_size is not None or small or plan or cluster):
         raise typer.BadParameter("--batch-size, --small, --plan and --cluster go with a model")
     figures = find_target(device).figures  # refused before the capture, which may take a while

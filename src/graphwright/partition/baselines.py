@@ -14,6 +14,7 @@ from graphwright.describe import Soap, Split, cost, node_splits, properties, sam
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, Node, Phase, Role
 from graphwright.machine import Cluster
+from graphwright.machine import cluster as find_cluster
 from graphwright.partition.space import random_plan
 from graphwright.plans import (
     Along,
@@ -31,13 +32,16 @@ from graphwright.plans.plan import make_plan
 from graphwright.tasks import Site, place
 
 
-def replicate(graph: Graph, cluster: Cluster) -> Plan:
+def replicate(graph: Graph, cluster: Cluster | str) -> Plan:
     """Every device does everything."""
-    return make_plan(graph, cluster, {}, algorithm="replicate")
+    return make_plan(graph, find_cluster(cluster), {}, algorithm="replicate")
 
 
-def data_parallel(graph: Graph, cluster: Cluster, batch_dim: int | Mapping[str, int] = 0) -> Plan:
+def data_parallel(
+    graph: Graph, cluster: Cluster | str, batch_dim: int | Mapping[str, int] = 0
+) -> Plan:
     """Every operator is split over the samples; what has none is computed by all, on terms for as long as it is linear in them."""
+    cluster = find_cluster(cluster)
     site, mesh = Site(graph), whole_mesh(cluster)
     samples = sample_dims(graph, batch_dim)
     used = _axes_for(_num_samples(graph, batch_dim), mesh.shape)
@@ -120,8 +124,9 @@ def _keep_terms(
     return Strategy(tuple(choices))
 
 
-def layers(graph: Graph, cluster: Cluster) -> Plan:
+def layers(graph: Graph, cluster: Cluster | str) -> Plan:
     """Consecutive forward nodes on consecutive devices, in equal shares of the arithmetic; the rest follows its forward node."""
+    cluster = find_cluster(cluster)
     site = Site(graph)
     forward = [i for i, node in enumerate(graph.nodes) if node.phase is Phase.FORWARD]
     work = {
@@ -157,17 +162,17 @@ def _follow(graph: Graph, site: Site, node: Node, device: Mapping[str, int]) -> 
     return 0
 
 
-BASELINES: dict[str, Callable[[Graph, Cluster], Plan]] = {
+BASELINES: dict[str, Callable[[Graph, Cluster | str], Plan]] = {
     "data": data_parallel,
     "layers": layers,
     "replicate": replicate,
 }
 
 
-def baseline(name: str, graph: Graph, cluster: Cluster, seed: int = 0) -> Plan:
+def baseline(name: str, graph: Graph, cluster: Cluster | str, seed: int = 0) -> Plan:
     """A plan by the name of its recipe: data, layers, replicate or random."""
     if name == "random":
-        return random_plan(graph, cluster, seed)
+        return random_plan(graph, find_cluster(cluster), seed)
     if name not in BASELINES:
         raise InvalidStrategy(
             f"no recipe {name!r}; one of {', '.join(sorted([*BASELINES, 'random']))}"

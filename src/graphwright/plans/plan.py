@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -120,7 +121,7 @@ def check_plan(plan: Plan, graph: Graph) -> None:
     for name, strategy in plan.strategies.items():
         if name not in names:
             raise PlanMismatch(
-                f"the plan has a strategy for {name!r}, which the graph does not have"
+                f"the plan has a strategy for {name!r}, which the graph does not have{_near(name, names)}"
             )
         if not isinstance(strategy, Strategy):
             raise InvalidStrategy(f"{name}: {strategy!r} is no strategy")
@@ -140,6 +141,12 @@ def check_plan(plan: Plan, graph: Graph) -> None:
             raise InvalidStrategy(f"{name} cannot live as terms between steps: {sharding}")
         if sharding.pieces:
             raise InvalidStrategy(f"{name} lives in even parts between steps; leave its pieces out")
+
+
+def _near(name: str, names: set[str]) -> str:
+    """Which nodes might have been meant; a node has the name of its first output."""
+    found = get_close_matches(str(name), names, n=3, cutoff=0.3) or sorted(names)[:3]
+    return f"; its nodes are called {', '.join(map(repr, found))}, ..."
 
 
 def check_strategy(strategy: Strategy, cluster: Cluster, what: str) -> None:

@@ -31,11 +31,30 @@ def _figures(timeline: Timeline, title: str) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     table.add_row("one step takes", format_seconds(timeline.makespan))
-    table.add_row("cluster", f"{timeline.cluster.name}, {timeline.num_devices} devices")
+    devices = "1 device" if timeline.num_devices == 1 else f"{timeline.num_devices} devices"
+    table.add_row("cluster", f"{timeline.cluster.name}, {devices}")
+    fullest = int(timeline.memory.peak.argmax())
+    need = format_bytes(int(timeline.memory.peak[fullest]))
+    have = format_bytes(timeline.cluster.devices[fullest].memory)
+    where = f"{timeline.tasks.resource_names[fullest]} needs {need} of its {have}"
+    table.add_row(
+        "memory", f"fits: {where}" if timeline.fits else f"[bold red]does not fit[/]: {where}"
+    )
+    if timeline.price is not None:
+        table.add_row(
+            "price", f"{timeline.price:.3g} for a step, {1000 * timeline.price:.3g} for a thousand"
+        )
+    if timeline.costs:
+        table.add_row("times of operators", timeline.costs)
     if timeline.plan:
         table.add_row("plan", timeline.plan)
     table.add_row("tasks", f"{len(timeline.tasks):,}")
     table.add_row("devices compute", f"{percentages(timeline.utilisation)} of the time")
+    if timeline.repeated >= 0.01:
+        table.add_row(
+            "done more than once",
+            f"{timeline.repeated:.0%} of the computing, on several devices alike",
+        )
     table.add_row("moved between devices", format_bytes(timeline.moved_bytes))
     if timeline.link_bytes:
         link = int(timeline.busy[timeline.num_devices :].argmax()) + timeline.num_devices

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
+from pathlib import Path
 
-from graphwright.errors import PlanMismatch
-from graphwright.ir import Graph
+from graphwright.errors import InvalidMeasurement, PlanMismatch
+from graphwright.ir import Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.plans import Plan, Strategy
+from graphwright.plans import Along, Plan, Strategy
 from graphwright.plans.plan import make_plan
 from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from graphwright.simulate.timeline import Timeline
-from graphwright.tasks import Costs, expand
+from graphwright.tasks import Costs, Expansion, Site, assemble
 
 
 def simulate(
     graph: Graph,
-    plan: Plan | Mapping[str, Strategy | str],
+    plan: Plan | Mapping[str, Strategy | str] | str | Path,
     cluster: Cluster | str | None = None,
     *,
     costs: Costs | None = None,
 ) -> Timeline:
     """How long one step takes, what each device and link does when, and what is in memory.
 
-    `plan` is a `Plan`, or a strategy for each node by its name (nodes without one are replicated). `cluster` is a `Cluster`, the
+    `plan` is a `Plan` or the file of one, or a strategy for each node by its name (nodes without one are replicated). `cluster` is a `Cluster`, the
     name of one, or a TOML file; a plan's own if not given. Without `costs`, operators take what was measured for them on the
     cluster's devices (`graphwright calibrate`), otherwise what their arithmetic and bytes suggest.
 
@@ -35,24 +37,30 @@ def simulate(
     >>> timeline.makespan, timeline.memory.peak.max()
     >>> timeline.save("timeline.json")      # for Perfetto; .png or .svg for a picture
     """
-    on = None if cluster is None else find_cluster(cluster)
+    if not isinstance(graph, Graph):
+        raise PlanMismatch(
+            f"{type(graph).__name__} is no graph; capture one with gw.capture, or read it with gw.load"
+        )
+    if isinstance(plan, str | Path) and str(plan).endswith(".json"):
+        plan = Plan.load(plan)
     if not isinstance(plan, Plan | Mapping):
         raise PlanMismatch(
-            f"{plan!r} is no plan; give a Plan, or strategies by the names of nodes. graphwright.partition makes some: "
-            "data_parallel(graph, cluster)"
+            f"{plan!r} is no plan; give a Plan, a saved one's .json, or strategies by the names of nodes. "
+            "graphwright.partition makes some: data_parallel(graph, cluster)"
         )
-    if isinstance(plan, Plan):
-        if on is not None and on.num_devices != plan.cluster.num_devices:
-            raise PlanMismatch(
-                f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {on.name} has "
-                f"{on.num_devices}; plan again for it"
-            )
-        chosen = plan if on is None else replace(plan, cluster=on)
-    elif on is None:
-        raise PlanMismatch("strategies alone do not say on which machine; give a cluster")
-    else:
-        chosen = make_plan(graph, on, plan)
-    tasks = expand(graph, chosen, CostModel() if costs is None else costs)
+    model = CostModel() if costs is None else costs
+    if (
+        isinstance(model, type)
+        or not hasattr(model, "compute")
+        or not hasattr(model, "communicate")
+    ):
+        raise InvalidMeasurement(
+            f"{costs!r} gives no costs; leave it out, or give a simulate.CostModel()"
+        )
+    chosen = _on_cluster(graph, plan, None if cluster is None else find_cluster(cluster))
+    with collection_paused():
+        expansion = Expansion(Site(graph), chosen, model)
+        tasks = assemble(expansion)
     times = schedule(tasks)
     return Timeline(
         graph=graph,
@@ -62,4 +70,47 @@ def simulate(
         memory=memory(tasks, times),
         plan=chosen.algorithm,
         seed=chosen.seed,
+        repeated=_repeated(expansion, chosen),
+        costs=_sources(model),
     )
+
+
+def _on_cluster(
+    graph: Graph, plan: Plan | Mapping[str, Strategy | str], on: Cluster | None
+) -> Plan:
+    """The plan, on the cluster that it is asked for."""
+    if not isinstance(plan, Plan):
+        if on is None:
+            raise PlanMismatch("strategies alone do not say on which machine; give a cluster")
+        return make_plan(graph, on, plan)
+    if on is None:
+        return plan
+    if on.num_devices != plan.cluster.num_devices:
+        raise PlanMismatch(
+            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {on.name} has "
+            f"{on.num_devices}; plan again for it"
+        )
+    return replace(plan, cluster=on)
+
+
+def _repeated(expansion: Expansion, plan: Plan) -> float:
+    """The share of all computing that other devices do as well."""
+    total = repeated = 0.0
+    for i, node in enumerate(expansion.site.graph.nodes):
+        spent = float(expansion.duration(i).sum())
+        choices = plan.strategy(node.name).choices
+        shape = expansion.placed[i].mesh.shape
+        copies = prod(n for n, c in zip(shape, choices, strict=True) if not isinstance(c, Along))
+        total += spent
+        repeated += spent * (1 - 1 / copies)
+    return repeated / total if total else 0.0
+
+
+def _sources(costs: Costs) -> str:
+    """How many of the distinct calls went by measurements."""
+    if not isinstance(costs, CostModel):
+        return "given"
+    distinct = costs.num_measured + costs.num_estimated
+    if not costs.num_measured:
+        return "estimated: none of the operators was measured on such a device"
+    return f"{costs.num_measured} of {distinct} distinct calls measured, the others estimated"

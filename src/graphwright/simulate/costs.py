@@ -26,12 +26,14 @@ class CostModel:
     """Seconds for what tasks do; implements `tasks.Costs`.
 
     Measurements come from `store`, by default the user's own (see `machine.Store`), read in bulk for every device
-    and cluster met; what is measured later is not seen. ``measured=False`` goes by formulas alone.
+    and cluster met; what is measured later is not seen. ``measured=False`` goes by formulas alone. `num_measured` and
+    `num_estimated` count the distinct calls asked for so far.
     """
 
     def __init__(self, store: Store | None = None, *, measured: bool = True) -> None:
         self._store = store
         self._measured = measured
+        self.num_measured = self.num_estimated = 0
         self._by_identity: dict[int, tuple[Device, dict[Key, float]]] = {}
         self._by_device: dict[Device, dict[Key, float]] = {}
         self._work: dict[Key, Cost] = {}
@@ -86,7 +88,9 @@ class CostModel:
             known = self._measurements_of(device.name)
             found = known.get((op, text, spell_types(types))) if known else None
             if found is not None:
+                self.num_measured += 1
                 return found.seconds
+        self.num_estimated += seconds > 0
         return seconds
 
     def _roofline(self, key: Key, attrs: Mapping[str, Attr], device: Device) -> float:

@@ -49,6 +49,10 @@ def to_dict(timeline: Timeline) -> dict[str, object]:
         "graph": timeline.graph.hash,
         "tasks": len(timeline.tasks),
         "moved_bytes": timeline.moved_bytes,
+        "fits": timeline.fits,
+        "repeated_computing": timeline.repeated,
+        "costs": timeline.costs,
+        "price": timeline.price,
         "devices": [_device(timeline, device) for device in range(timeline.num_devices)],
         "links": [
             {

@@ -54,7 +54,10 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Timeline:
-    """A simulated step. `plan` says in words how the graph was split, `seed` with which seed that was found."""
+    """A simulated step. `plan` says in words how the graph was split, `seed` with which seed that was found.
+
+    `repeated` is the share of all computing that other devices do as well, `costs` where the times of operators come from.
+    """
 
     graph: Graph
     cluster: Cluster
@@ -63,6 +66,21 @@ class Timeline:
     memory: Memory
     plan: str = ""
     seed: int | None = None
+    repeated: float = 0.0
+    costs: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether every device has the memory that it needs."""
+        limits = np.array([device.memory for device in self.cluster.devices])
+        return bool((self.memory.peak <= limits).all())
+
+    @property
+    def price(self) -> float | None:
+        """What the step costs, in the currency of the cluster's price for a device and an hour."""
+        if self.cluster.price is None:
+            return None
+        return self.cluster.price * self.num_devices * self.makespan / 3600
 
     @property
     def makespan(self) -> float:

@@ -12,7 +12,7 @@ RUN = CliRunner()
 
 FLAGS = {
     "calibrate": {
-        "--device", "--batch-size", "--small", "--limit", "--store", "--output", "-o", "--json",
+        "--device", "--plan", "--cluster", "--batch-size", "--small", "--limit", "--store", "--output", "-o", "--json",
     },
     "capture": {"--batch-size", "--small", "--output", "-o", "--verify", "--text", "--json"},
     "demo": {"--model", "--batch-size", "--output", "-o"},
