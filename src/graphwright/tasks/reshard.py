@@ -27,6 +27,8 @@ from graphwright.tasks.costs import Costs
 from graphwright.tasks.steps import Step, Stepper
 
 Axes = tuple[int, ...]
+_SMALL = 256
+"""On more devices, what messages would take is asked from fewer states."""
 _FEW = 3
 """With so few bundles of axes, as plans that people and searches arrive at have, detours over other dims are looked at too."""
 
@@ -268,7 +270,8 @@ class _Search:
                 for entry in self.entries:
                     yield self.stepper.exchange(state, entry)
             return
-        passed = (Replicated, Split) if self.wide else Replicated
+        wide = self.wide and len(state.mesh) <= _SMALL
+        passed = (Replicated, Split) if wide else Replicated
         summed = all(
             p == q or (isinstance(p, Partial) and isinstance(q, passed))
             for p, q in zip(self.source.placements, state.placements, strict=True)

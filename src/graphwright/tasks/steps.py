@@ -241,7 +241,14 @@ class Stepper:
         return found
 
     def _seconds(self, c: _Collective, party: Party) -> float:
-        on_edges = c.on_edges(party.members)
+        if c.even:  # every edge carries what any one does
+            one = c.on_edges(party.members[:1])[:1]
+            loads = party.edges_on * int(one.sum())
+            floor = float(one.sum()) / party.least_bandwidth
+        else:
+            on_edges = c.on_edges(party.members)
+            loads = party.loads(on_edges)
+            floor = float((on_edges / party.edge_bandwidth).max(initial=0.0))
         return self.costs.communicate(
             Traffic(
                 cluster=self.cluster,
@@ -250,10 +257,8 @@ class Stepper:
                 spans=c.parties.spans,
                 contenders=party.contenders,
                 resources=party.links,
-                loads=party.edges_on * on_edges[0]
-                if c.even and on_edges.size
-                else party.loads(on_edges),
-                floor=float((on_edges / party.edge_bandwidth).max(initial=0.0)),
+                loads=loads,
+                floor=floor,
             )
         )
 

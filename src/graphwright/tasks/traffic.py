@@ -36,6 +36,7 @@ class Party:
     contenders: int
     edges_on: NDArray[np.int64]
     edge_bandwidth: NDArray[np.float64]
+    least_bandwidth: float
 
     def loads(self, edge_bytes: Ints) -> Ints:
         """The bytes on each link, where `edge_bytes` cross the edges."""
@@ -130,6 +131,7 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
                 contenders=int(np.bincount(crossing).max(initial=0)),
                 edges_on=np.bincount(link_of, minlength=len(links)),
                 edge_bandwidth=bandwidth[own_edges],
+                least_bandwidth=float(bandwidth[own_edges].min(initial=np.inf)),
             )
         )
         slowest.append(float(latency[own_edges].max(initial=0.0)))
@@ -152,7 +154,6 @@ def _classes(cluster: Cluster, parties: list[Party], latencies: list[float]) -> 
     for party, latency in zip(parties, latencies, strict=True):
         speeds = cluster.resource_bandwidths[party.links].tolist()
         shape = tuple(sorted(zip(speeds, party.edges_on.tolist(), strict=True)))
-        least = float(party.edge_bandwidth.min(initial=np.inf))
-        key = (party.members.shape, party.contenders, shape, least, latency)
+        key = (party.members.shape, party.contenders, shape, party.least_bandwidth, latency)
         found.append(numbers.setdefault(key, len(numbers)))
     return np.array(found, dtype=np.int64)
