@@ -12,8 +12,7 @@ from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, GraphBuilder, Node, Role, TensorType
 from graphwright.machine import Cluster
 from graphwright.partition import random_strategy
-from graphwright.plans import Keep, Plan, Replicate, Sharding, Strategy
-from graphwright.plans.plan import make_plan
+from graphwright.plans import Keep, Plan, Replicate, Sharding, Strategy, make_plan
 from graphwright.simulate import CostModel
 from graphwright.tasks import Expansion, Site
 from reshardings import random_mesh, random_sharding

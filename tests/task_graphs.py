@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphwright.plans.taskgraph import TaskGraph, Values
+from graphwright.plans import TaskGraph, Values
 
 
 def no_values() -> Values:

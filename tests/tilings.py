@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from graphwright.capture.invoke import call_kernel
-from graphwright.describe import Types, properties, splits
-from graphwright.describe.tiling import Ways, tile
+from graphwright.describe import Types, Ways, properties, splits, tile
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import Attrs, TensorType
 from graphwright.plans import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphwright.ir import Graph, Node, Phase, Tensor, TensorType
 from graphwright.machine import Cluster, Device, Level
-from graphwright.plans.taskgraph import KINDS, TaskGraph, Values
+from graphwright.plans import KINDS, TaskGraph, Values
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from graphwright.simulate.timeline import Timeline

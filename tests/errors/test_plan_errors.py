@@ -26,13 +26,13 @@ from graphwright.plans import (
     Sharding,
     Split,
     Strategy,
+    make_plan,
     on_one,
     parse_choice,
     parse_placement,
     replicated,
     whole_mesh,
 )
-from graphwright.plans.plan import make_plan
 from graphwright.simulate import CostModel, Incremental, simulate
 from graphwright.tasks import expand
 from random_plans import chain

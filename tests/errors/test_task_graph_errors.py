@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphwright.errors import InvalidTaskGraph
-from graphwright.plans.taskgraph import TaskGraph
+from graphwright.plans import TaskGraph
 from graphwright.simulate.delta import DeltaSchedule
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory

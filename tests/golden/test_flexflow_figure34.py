@@ -11,9 +11,8 @@ The thesis prints the figure's times in the picture alone, so these are our own.
 import pytest
 
 from graphwright.ir import GraphBuilder, Role, TensorType
-from graphwright.machine import Cluster, Device, FrozenMapping, Level, Link
-from graphwright.plans import Along, Mesh, Strategy
-from graphwright.plans.plan import make_plan
+from graphwright.machine import Cluster, Device, FrozenDict, Level, Link
+from graphwright.plans import Along, Mesh, Strategy, make_plan
 from graphwright.simulate import Incremental, simulate
 
 SECONDS_PER_SAMPLE = {
@@ -40,7 +39,7 @@ def cluster():
     device = Device(
         name="gpu",
         memory=1 << 30,
-        rates=FrozenMapping({"float32": 1e12}),
+        rates=FrozenDict({"float32": 1e12}),
         bandwidth=1e12,
         launch=0.0,
     )

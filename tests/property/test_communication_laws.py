@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphwright.machine import Cluster, Device, FrozenMapping, Level
-from graphwright.plans.taskgraph import KINDS
+from graphwright.machine import Cluster, Device, FrozenDict, Level
+from graphwright.plans import KINDS
 from graphwright.simulate.communication import Table, analytic
 from graphwright.tasks.costs import Traffic
 
 DEVICE = Device(
-    name="gpu", memory=10**9, rates=FrozenMapping({"float32": 1e12}), bandwidth=1e11, launch=1e-6
+    name="gpu", memory=10**9, rates=FrozenDict({"float32": 1e12}), bandwidth=1e11, launch=1e-6
 )
 
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from graphwright.machine import PICOSECONDS
-from graphwright.plans.plan import make_plan
+from graphwright.plans import make_plan
 from graphwright.simulate import CostModel, Incremental
 from graphwright.simulate.delta_kernels import KEY
 from graphwright.simulate.engine import schedule

@@ -14,7 +14,7 @@ from graphwright.errors import InvalidCluster
 from graphwright.machine import (
     Cluster,
     Device,
-    FrozenMapping,
+    FrozenDict,
     HostLink,
     Level,
     Link,
@@ -34,7 +34,7 @@ def devices(draw) -> Device:
     return Device(
         name=draw(names),
         memory=draw(st.integers(1, 2**50) | st.just(80 * 10**9)),
-        rates=FrozenMapping({"float32": draw(positive), **others}),
+        rates=FrozenDict({"float32": draw(positive), **others}),
         bandwidth=draw(positive),
         launch=draw(times),
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphwright.plans.taskgraph import CATEGORIES, TaskGraph
+from graphwright.plans import CATEGORIES, TaskGraph
 from graphwright.simulate.delta import DeltaSchedule
 from graphwright.simulate.engine import Schedule, schedule
 from graphwright.simulate.memory import memory

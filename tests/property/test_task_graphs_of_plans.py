@@ -23,9 +23,9 @@ from graphwright.plans import (
     Strategy,
     boxes,
     local_bytes,
+    make_plan,
     on_one,
 )
-from graphwright.plans.plan import make_plan
 from graphwright.simulate import CostModel, Incremental
 from graphwright.simulate.engine import schedule, verify
 from graphwright.simulate.memory import memory

@@ -32,6 +32,7 @@ from graphwright.describe.scatter import Mask
 from graphwright.describe.soap import Soap, sample_dims, soap, soap_of_call
 from graphwright.describe.splits import Part, Region, Slice, Split, refusals, splits, splits_of
 from graphwright.describe.symbolic_split import Combine, Concat, Join, Refusal, Same
+from graphwright.describe.tiling import PartCall, Regions, Tiling, Ways, tile
 from graphwright.describe.trace import Trace, Types, trace
 
 __all__ = [
@@ -42,15 +43,19 @@ __all__ = [
     "Join",
     "Mask",
     "Part",
+    "PartCall",
     "Properties",
     "Refusal",
     "Region",
+    "Regions",
     "Same",
     "Slice",
     "Soap",
     "Split",
+    "Tiling",
     "Trace",
     "Types",
+    "Ways",
     "cost",
     "define_reducer",
     "describe",
@@ -70,6 +75,7 @@ __all__ = [
     "soap_of_call",
     "splits",
     "splits_of",
+    "tile",
     "trace",
     "types_of",
     "undescribed",

@@ -1,9 +1,10 @@
 """The graph every stage speaks: immutable, content-hashed, verified; printed, saved, read back."""
 
+from graphwright.files import read_whole, write_atomically
+from graphwright.frozen import FrozenDict
+from graphwright.ir.attrs import Attrs
 from graphwright.ir.build import CONSTANT_OP, GraphBuilder
 from graphwright.ir.bulk import collection_paused
-from graphwright.ir.files import read_whole, write_atomically
-from graphwright.ir.frozen import Attrs, FrozenDict
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.parse import parse_text

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphwright.errors import InvalidGraph
-from graphwright.ir.frozen import FrozenDict
+from graphwright.frozen import FrozenDict
 from graphwright.ir.hashing import content_hash, tensor_hashes
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import spell_name

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from graphwright.errors import InvalidGraph
-from graphwright.ir.frozen import Attrs
+from graphwright.ir.attrs import Attrs
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import spell_name
 

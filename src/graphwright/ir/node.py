@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphwright.errors import InvalidGraph
-from graphwright.ir.frozen import Attrs
+from graphwright.ir.attrs import Attrs
 from graphwright.ir.spelling import OP_NAME, Attr, spell_name, spell_path
 from graphwright.ir.types import Phase, Role, TensorType
 

@@ -23,8 +23,8 @@ import re
 from typing import NoReturn
 
 from graphwright.errors import GraphSyntaxError, InvalidGraph
+from graphwright.ir.attrs import Attrs
 from graphwright.ir.bulk import collection_paused
-from graphwright.ir.frozen import Attrs
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import BARE_NAME, MAX_ATTR_DEPTH, OP_NAME, Attr

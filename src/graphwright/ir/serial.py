@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias, cast
 
 from graphwright.errors import GraphFileError, GraphFormatError, InvalidGraph
+from graphwright.files import read_whole, write_atomically
 from graphwright.ir.bulk import collection_paused
-from graphwright.ir.files import read_whole, write_atomically
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import MAX_ATTR_DEPTH, Attr

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from graphwright.ir.frozen import FrozenDict
+from graphwright.frozen import FrozenDict
 from graphwright.ir.graph import Graph
 from graphwright.ir.types import Phase, Role
 

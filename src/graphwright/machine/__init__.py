@@ -5,9 +5,9 @@
 400000000000.0
 """
 
+from graphwright.frozen import FrozenDict
 from graphwright.machine.cluster import PICOSECONDS, Axis, Cluster, HostLink, Level, Link
 from graphwright.machine.device import Device
-from graphwright.machine.frozen import FrozenMapping
 from graphwright.machine.local import Gpu, MachineInfo, inspect_machine, local_cluster
 from graphwright.machine.names import cluster, preset_names
 from graphwright.machine.quantities import parse_quantity
@@ -22,7 +22,7 @@ __all__ = [
     "Axis",
     "Cluster",
     "Device",
-    "FrozenMapping",
+    "FrozenDict",
     "Gpu",
     "HostLink",
     "Level",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphwright.errors import InvalidCluster
+from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_count, check_figure, check_name
-from graphwright.machine.frozen import FrozenMapping
 
 DTYPES = frozenset(
     {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "qint8", "quint8", "qint32"}
@@ -39,7 +39,7 @@ class Device:
 
     name: str
     memory: int
-    rates: FrozenMapping[str, float]
+    rates: FrozenDict[str, float]
     bandwidth: float
     launch: float
 
@@ -58,7 +58,7 @@ class Device:
             )
         checked = {n: check_figure(rates[n], f"{place}: rates: {n}") for n in sorted(rates)}
         object.__setattr__(self, "memory", memory)
-        object.__setattr__(self, "rates", FrozenMapping(checked))
+        object.__setattr__(self, "rates", FrozenDict(checked))
         object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
         object.__setattr__(self, "launch", check_figure(self.launch, f"{place}: launch", zero=True))
 

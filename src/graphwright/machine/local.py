@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_count, check_total
 from graphwright.machine.cluster import Cluster, Level
 from graphwright.machine.device import Device
-from graphwright.machine.frozen import FrozenMapping
 
 # Estimates, all of them, of a server core with 256-bit vectors and its share of the memory.
 CORE_RATE = 50e9  # float32 operations/s: 2.5 GHz x 32 a cycle at peak, of which 60 % is reached
@@ -74,7 +74,7 @@ def local_cluster(processes: int) -> Cluster:
     device = Device(
         name=f"{_processor()} ({share:.3g} of {cores} cores)",
         memory=max(1, _memory() // processes),
-        rates=FrozenMapping({"float32": CORE_RATE * share, "float64": CORE_RATE * share / 2}),
+        rates=FrozenDict({"float32": CORE_RATE * share, "float64": CORE_RATE * share / 2}),
         bandwidth=min(CORE_BANDWIDTH * cores, MACHINE_BANDWIDTH) / processes,
         launch=LAUNCH,
     )

@@ -28,7 +28,6 @@ A key that is not of this list is refused: it is a slip more often than a note.
 from __future__ import annotations
 
 import os
-import secrets
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -36,6 +35,8 @@ from math import prod
 from pathlib import Path
 
 from graphwright.errors import ClusterFileError, InvalidCluster
+from graphwright.files import writing
+from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import (
     check_count,
     check_figure,
@@ -45,7 +46,6 @@ from graphwright.machine.checks import (
 )
 from graphwright.machine.cluster import Cluster, HostLink, Level, Link
 from graphwright.machine.device import Device
-from graphwright.machine.frozen import FrozenMapping
 from graphwright.machine.quantities import parse_quantity
 from graphwright.machine.toml_writer import to_toml
 
@@ -71,22 +71,8 @@ def load(path: str | os.PathLike[str]) -> Cluster:
 
 def save(cluster: Cluster, path: str | os.PathLike[str]) -> None:
     """Write a cluster to a TOML file, all of it or nothing."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(to_toml(cluster).encode("utf-8"))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ClusterFileError(
-            f"cannot write {path}: {error.strerror or error}; check that its folder exists and has room"
-        ) from error
+    with writing(path, ClusterFileError) as file:
+        file.write(to_toml(cluster).encode("utf-8"))
 
 
 def from_toml(text: str, place: str = "cluster") -> Cluster:
@@ -254,7 +240,7 @@ def _device(table: _Table) -> Device:
         return Device(
             name=check_name(table.get("name"), table.at("name")),
             memory=check_count(memory, table.at("memory")),
-            rates=FrozenMapping({dtype: rates.figure(dtype, "rate") for dtype in rates.data}),
+            rates=FrozenDict({dtype: rates.figure(dtype, "rate") for dtype in rates.data}),
             bandwidth=table.figure("bandwidth", "bandwidth"),
             launch=table.figure("launch", "time", zero=True),
         )

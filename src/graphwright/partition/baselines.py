@@ -25,10 +25,10 @@ from graphwright.plans import (
     Replicate,
     Sharding,
     Strategy,
+    make_plan,
     on_one,
     whole_mesh,
 )
-from graphwright.plans.plan import make_plan
 from graphwright.tasks import Site, place
 
 

@@ -9,8 +9,7 @@ from graphwright.describe import Split, node_splits
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, Node
 from graphwright.machine import Cluster
-from graphwright.plans import Along, Choice, Mesh, Plan, Replicate, Strategy, whole_mesh
-from graphwright.plans.plan import make_plan
+from graphwright.plans import Along, Choice, Mesh, Plan, Replicate, Strategy, make_plan, whole_mesh
 from graphwright.tasks import Site, place_node
 
 _SUBSET = 0.25

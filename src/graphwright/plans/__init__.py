@@ -1,7 +1,7 @@
 """The data between the stages: meshes, shardings, strategies, plans and task graphs. No behaviour beyond their own consistency."""
 
 from graphwright.plans.mesh import Mesh, device_array, part_numbers, whole_mesh
-from graphwright.plans.plan import Plan
+from graphwright.plans.plan import Plan, check_plan, check_strategy, make_plan
 from graphwright.plans.sharding import (
     Partial,
     Pieces,
@@ -26,13 +26,14 @@ from graphwright.plans.strategy import (
     on_one,
     parse_choice,
 )
-from graphwright.plans.taskgraph import CATEGORIES, KINDS, TaskGraph, Values
+from graphwright.plans.taskgraph import CATEGORIES, KINDS, Ints, TaskGraph, Values
 
 __all__ = [
     "CATEGORIES",
     "KINDS",
     "Along",
     "Choice",
+    "Ints",
     "Keep",
     "Mesh",
     "Partial",
@@ -47,11 +48,14 @@ __all__ = [
     "TaskGraph",
     "Values",
     "boxes",
+    "check_plan",
     "check_sharding",
+    "check_strategy",
     "device_array",
     "even_cuts",
     "even_pieces",
     "local_bytes",
+    "make_plan",
     "on_one",
     "parse_choice",
     "parse_placement",

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graphwright.ir import format_bytes
-from graphwright.plans.taskgraph import CATEGORIES
+from graphwright.plans import CATEGORIES
 from graphwright.simulate.figures import percentages, shares, words
 from graphwright.simulate.labels import format_seconds
 

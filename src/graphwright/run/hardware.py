@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from graphwright.errors import InvalidMeasurement
-from graphwright.machine import Device, FrozenMapping, cluster, inspect_machine, preset_names
+from graphwright.machine import Device, FrozenDict, cluster, inspect_machine, preset_names
 from graphwright.run.timing import measure
 
 _MODEL = re.compile(r"\b[A-Z]{1,4}\d{1,4}[A-Z]?\b")
@@ -108,7 +108,7 @@ def probe(device: torch.device, name: str, memory: int) -> Device:
     return Device(
         name=name,
         memory=memory,
-        rates=FrozenMapping(rates),
+        rates=FrozenDict(rates),
         bandwidth=2 * nbytes / copy,
         launch=measure(lambda: few + few, device).seconds,
     )

@@ -13,9 +13,20 @@ import numpy as np
 import torch
 
 from graphwright.capture.invoke import call_kernel
-from graphwright.describe import Combine, Concat, Join, Mask, Part, Region, Same, Slice, Split
+from graphwright.describe import (
+    Combine,
+    Concat,
+    Join,
+    Mask,
+    Part,
+    Region,
+    Regions,
+    Same,
+    Slice,
+    Split,
+    Tiling,
+)
 from graphwright.describe.scalar import REDUCERS, Array
-from graphwright.describe.tiling import Regions, Tiling
 
 Inputs = Sequence[torch.Tensor | None]
 Kernel = Callable[[Split, Part, Inputs], tuple[torch.Tensor, ...]]

@@ -11,8 +11,7 @@ from graphwright.errors import InvalidMeasurement, PlanMismatch
 from graphwright.ir import Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.plans import Along, Plan, Strategy
-from graphwright.plans.plan import make_plan
+from graphwright.plans import Along, Plan, Strategy, make_plan
 from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory

@@ -26,8 +26,8 @@ from math import ceil, isfinite, log2, prod
 
 from graphwright.errors import InvalidMeasurement
 from graphwright.machine import Cluster, Measurement, Store
-from graphwright.plans.taskgraph import KINDS
-from graphwright.tasks.costs import Traffic
+from graphwright.plans import KINDS
+from graphwright.tasks import Traffic
 
 COLLECTIVES = tuple(kind for kind in KINDS if kind != "compute")
 """What can be measured between devices."""

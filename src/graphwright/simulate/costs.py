@@ -16,7 +16,7 @@ from graphwright.describe import Cost, Types, cost
 from graphwright.ir import CONSTANT_OP, DTYPE_BYTES, Attr, Attrs, TensorType
 from graphwright.machine import Cluster, Device, Measurement, Store
 from graphwright.simulate.communication import Table, analytic, load_tables, signature
-from graphwright.tasks.costs import Traffic
+from graphwright.tasks import Traffic
 
 Key = tuple[str, str, Types]
 """What tells two computations apart: operator, attributes' text, local types."""

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import InvalidTaskGraph
-from graphwright.plans.taskgraph import Ints, TaskGraph
+from graphwright.plans import Ints, TaskGraph
 from graphwright.simulate import delta_kernels as kernels
 from graphwright.simulate import delta_pools as pools
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphwright.plans.taskgraph import Ints
+from graphwright.plans import Ints
 from graphwright.simulate.delta_pools import ADDED, FIRST_OUT, KEY, MARK, NEXT_OUT, SOURCE, TARGET
 from graphwright.simulate.heap import push
-from graphwright.tasks.compiled import compiled
+from graphwright.tasks import compiled
 
 
 @compiled

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphwright.plans.taskgraph import Ints
+from graphwright.plans import Ints
 from graphwright.simulate.delta_changes import mark_changed
 from graphwright.simulate.delta_pools import (
     ADDED,
@@ -37,7 +37,7 @@ from graphwright.simulate.delta_pools import (
     WINDOW_END,
 )
 from graphwright.simulate.heap import pop, push
-from graphwright.tasks.compiled import compiled
+from graphwright.tasks import compiled
 
 
 @compiled

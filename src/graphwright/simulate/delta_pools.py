@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphwright.plans.taskgraph import Ints
-from graphwright.tasks.compiled import compiled
+from graphwright.plans import Ints
+from graphwright.tasks import compiled
 
 DURATION, KEY, NEW_READY, NEW_END = range(4)
 STAMP, WAITING, FIRST_OUT, FIRST_IN, RESOURCE, RESOURCE_END, MARK = range(7)

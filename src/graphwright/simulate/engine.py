@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import InvalidTaskGraph
-from graphwright.plans.taskgraph import Ints, TaskGraph
-from graphwright.tasks.compiled import compiled
+from graphwright.plans import Ints, TaskGraph
+from graphwright.tasks import compiled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from graphwright.ir import Phase, format_bytes, write_atomically
 from graphwright.machine import PICOSECONDS
-from graphwright.plans.taskgraph import CATEGORIES, KINDS
+from graphwright.plans import CATEGORIES, KINDS
 from graphwright.simulate.figures import words
 from graphwright.simulate.labels import format_seconds, time_unit
 from graphwright.simulate.trace import check_devices

@@ -5,8 +5,8 @@ Compiled code that calls into this file is kept on disk by its own file's date: 
 
 from __future__ import annotations
 
-from graphwright.plans.taskgraph import Ints
-from graphwright.tasks.compiled import compiled
+from graphwright.plans import Ints
+from graphwright.tasks import compiled
 
 
 @compiled

@@ -20,13 +20,21 @@ from numpy.typing import NDArray
 from graphwright.errors import PlanMismatch
 from graphwright.ir import Graph
 from graphwright.machine import PICOSECONDS
-from graphwright.plans import Plan, Sharding, Strategy, TaskGraph, device_array
-from graphwright.plans.plan import make_plan
+from graphwright.plans import Plan, Sharding, Strategy, TaskGraph, device_array, make_plan
 from graphwright.simulate.delta import DeltaSchedule
-from graphwright.tasks import Costs, Expansion, Move, Placed, Site, assemble, key_base
-from graphwright.tasks.assemble import overwrite_pairs, pace_pairs
-from graphwright.tasks.expansion import compute_position
-from graphwright.tasks.movement import common_places
+from graphwright.tasks import (
+    Costs,
+    Expansion,
+    Move,
+    Placed,
+    Site,
+    assemble,
+    common_places,
+    compute_position,
+    key_base,
+    overwrite_pairs,
+    pace_pairs,
+)
 
 Slots = NDArray[np.int32]
 

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import InvalidTaskGraph
-from graphwright.plans.taskgraph import CATEGORIES, Ints, TaskGraph, Values
+from graphwright.machine import PICOSECONDS
+from graphwright.plans import CATEGORIES, Ints, TaskGraph, Values
 from graphwright.simulate.engine import Schedule
-from graphwright.tasks.compiled import compiled
+from graphwright.tasks import compiled
 
-PICOSECONDS = 10**12
 NEVER = np.iinfo(np.int64).max
 
 

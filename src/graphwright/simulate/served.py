@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.plans.taskgraph import Ints, TaskGraph
+from graphwright.plans import Ints, TaskGraph
 from graphwright.simulate.engine import Schedule
-from graphwright.tasks.compiled import compiled
+from graphwright.tasks import compiled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

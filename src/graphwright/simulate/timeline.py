@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from graphwright.errors import GraphFileError
 from graphwright.ir import Graph, Phase, format_bytes
 from graphwright.machine import PICOSECONDS, Cluster
-from graphwright.plans.taskgraph import KINDS, TaskGraph
+from graphwright.plans import KINDS, TaskGraph
 from graphwright.simulate.engine import Schedule
 from graphwright.simulate.figures import summary, to_dict
 from graphwright.simulate.gantt import save_gantt

@@ -12,19 +12,16 @@ are a quarter of a nanosecond late: neither cutting nor rounding can move them, 
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from graphwright.errors import GraphFileError, UnknownDevice
-from graphwright.plans.taskgraph import CATEGORIES, KINDS
+from graphwright.errors import UnknownDevice
+from graphwright.files import writing
+from graphwright.plans import CATEGORIES, KINDS
 
 if TYPE_CHECKING:
     from graphwright.simulate.timeline import Timeline
@@ -47,7 +44,7 @@ class Thread(NamedTuple):
 def save_trace(timeline: Timeline, path: Path, *, devices: Sequence[int] | None = None) -> None:
     """Write the trace; packed when the name ends in `.gz`."""
     chosen = check_devices(timeline, devices, DEFAULT_DEVICES)
-    with _writing(path) as file:
+    with writing(path) as file:
         for text in trace_text(timeline, chosen):
             file.write(text.encode())
 
@@ -199,27 +196,3 @@ def _memory(timeline: Timeline, thread: Thread) -> Iterator[str]:
 def _begin(nanoseconds: int) -> str:
     """Microseconds, a quarter of a nanosecond late (see above)."""
     return f"{nanoseconds // 1000}.{nanoseconds % 1000:03}25"
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into, which takes its name when all is written, and leaves nothing behind when that fails."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            with temporary.open("xb") as file:
-                if path.suffix == ".gz":
-                    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                        yield packed  # type: ignore[misc]
-                else:
-                    yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise GraphFileError(
-            f"cannot write {path}: {error.strerror or error}; check that its folder exists and has room"
-        ) from error

@@ -5,10 +5,19 @@ What is simulated is what runs: the task graph that `simulate` times is the one 
 
 from graphwright.ir import Graph, collection_paused
 from graphwright.plans import Plan, TaskGraph
-from graphwright.tasks.assemble import assemble
+from graphwright.tasks.assemble import assemble, overwrite_pairs, pace_pairs
+from graphwright.tasks.compiled import compiled
 from graphwright.tasks.costs import Costs, Traffic
-from graphwright.tasks.expansion import Expansion, Move, Site, key_base, place_all, place_node
-from graphwright.tasks.movement import Movement
+from graphwright.tasks.expansion import (
+    Expansion,
+    Move,
+    Site,
+    compute_position,
+    key_base,
+    place_all,
+    place_node,
+)
+from graphwright.tasks.movement import Movement, common_places
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
 from graphwright.tasks.steps import Step, Transfer
@@ -25,9 +34,14 @@ __all__ = [
     "Traffic",
     "Transfer",
     "assemble",
+    "common_places",
+    "compiled",
+    "compute_position",
     "expand",
     "gather_then_slice",
     "key_base",
+    "overwrite_pairs",
+    "pace_pairs",
     "place",
     "place_all",
     "place_node",

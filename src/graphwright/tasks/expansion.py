@@ -28,11 +28,12 @@ from graphwright.plans import (
     Replicated,
     Sharding,
     Strategy,
+    check_plan,
+    check_strategy,
     device_array,
     replicated,
     whole_mesh,
 )
-from graphwright.plans.plan import check_plan, check_strategy
 from graphwright.tasks.costs import Costs
 from graphwright.tasks.movement import Movement, movement, picoseconds
 from graphwright.tasks.placing import Placed, place

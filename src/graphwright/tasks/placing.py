@@ -17,8 +17,18 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.describe import Combine, Concat, Types, find, properties
-from graphwright.describe.tiling import PartCall, Regions, Tiling, Ways, tile
+from graphwright.describe import (
+    Combine,
+    Concat,
+    PartCall,
+    Regions,
+    Tiling,
+    Types,
+    Ways,
+    find,
+    properties,
+    tile,
+)
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import Attrs
 from graphwright.plans import (

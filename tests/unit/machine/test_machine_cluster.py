@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from graphwright.errors import InvalidCluster
-from graphwright.machine import Axis, Cluster, Device, FrozenMapping, HostLink, Level, Link, Route
+from graphwright.machine import Axis, Cluster, Device, FrozenDict, HostLink, Level, Link, Route
 
 GPU = Device(
-    name="gpu", memory=10**9, rates=FrozenMapping({"float32": 1e12}), bandwidth=1e11, launch=1e-6
+    name="gpu", memory=10**9, rates=FrozenDict({"float32": 1e12}), bandwidth=1e11, launch=1e-6
 )
 
 

@@ -15,10 +15,10 @@ from graphwright.plans import (
     Sharding,
     Split,
     Strategy,
+    make_plan,
     on_one,
     whole_mesh,
 )
-from graphwright.plans.plan import make_plan
 from graphwright.simulate import CostModel, simulate
 from random_plans import any_plan, chain, random_graph
 from reshardings import random_cluster

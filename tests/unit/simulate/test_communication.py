@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphwright.machine import Cluster, Device, FrozenMapping, Level, Link, Store
+from graphwright.machine import Cluster, Device, FrozenDict, Level, Link, Store
 from graphwright.simulate.communication import (
     Table,
     analytic,
@@ -16,7 +16,7 @@ from graphwright.simulate.costs import CostModel
 from graphwright.tasks.costs import Traffic
 
 DEVICE = Device(
-    name="gpu", memory=10**9, rates=FrozenMapping({"float32": 1e12}), bandwidth=1e11, launch=1e-6
+    name="gpu", memory=10**9, rates=FrozenDict({"float32": 1e12}), bandwidth=1e11, launch=1e-6
 )
 NODES = Cluster(
     name="nodes",

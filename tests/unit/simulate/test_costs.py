@@ -9,13 +9,13 @@ import pytest
 from graphwright import machine
 from graphwright.describe import Types
 from graphwright.ir import CONSTANT_OP, Attrs, TensorType
-from graphwright.machine import Device, FrozenMapping, Measurement, Store
+from graphwright.machine import Device, FrozenDict, Measurement, Store
 from graphwright.simulate.costs import CostModel, rate_dtype, spell_types, torch_version
 
 DEVICE = Device(
     name="test device",
     memory=10**9,
-    rates=FrozenMapping({"float32": 1e12, "bfloat16": 4e12}),
+    rates=FrozenDict({"float32": 1e12, "bfloat16": 4e12}),
     bandwidth=1e11,
     launch=1e-5,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphwright.plans.taskgraph import TaskGraph
+from graphwright.plans import TaskGraph
 from graphwright.simulate.delta import DeltaSchedule
 from task_graphs import lockstep, make_task_graph
 

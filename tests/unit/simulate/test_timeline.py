@@ -9,7 +9,7 @@ import pytest
 
 import timelines
 from graphwright.errors import GraphFileError
-from graphwright.plans.taskgraph import KINDS, TaskGraph
+from graphwright.plans import KINDS, TaskGraph
 from graphwright.simulate.labels import caption, format_seconds
 from task_graphs import make_task_graph, random_task_graph
 

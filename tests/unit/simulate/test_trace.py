@@ -11,7 +11,7 @@ import pytest
 
 import timelines
 from graphwright.errors import GraphFileError, UnknownDevice
-from graphwright.plans.taskgraph import KINDS
+from graphwright.plans import KINDS
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_nothing_is_left_behind_when_writing_fails(small, tmp_path, monkeypatch)
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("graphwright.simulate.trace.os.fsync", fail)
+    monkeypatch.setattr("graphwright.files.os.fsync", fail)
     with pytest.raises(GraphFileError, match=r"cannot write .*t\.json: No space left on device"):
         small.save(path)
     assert [file.name for file in tmp_path.iterdir()] == ["t.json"]

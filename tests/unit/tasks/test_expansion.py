@@ -7,10 +7,9 @@ from torch import nn
 import graphwright as gw
 from graphwright.errors import InvalidStrategy, PlanMismatch
 from graphwright.ir import GraphBuilder, Phase, Role, TensorType
-from graphwright.machine import Cluster, Device, FrozenMapping, Level, Link
+from graphwright.machine import Cluster, Device, FrozenDict, Level, Link
 from graphwright.partition import data_parallel, replicate
-from graphwright.plans import Mesh, Sharding, Strategy, on_one, whole_mesh
-from graphwright.plans.plan import make_plan
+from graphwright.plans import Mesh, Sharding, Strategy, make_plan, on_one, whole_mesh
 from graphwright.simulate import CostModel, Incremental, simulate
 
 COSTS = CostModel(measured=False)
@@ -23,7 +22,7 @@ def make_cluster(*levels, links=()):
     device = Device(
         name="gpu",
         memory=1 << 34,
-        rates=FrozenMapping({"float32": 1e13}),
+        rates=FrozenDict({"float32": 1e13}),
         bandwidth=1e12,
         launch=1e-6,
     )

@@ -11,23 +11,31 @@ import gzip
 import os
 import secrets
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from graphwright.errors import GraphFileError, GraphFormatError
+from graphwright.errors import GraphFileError, GraphFormatError, GraphwrightError
 
 _GZIP_LEVEL = 6
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
-    """Put `data` at `path`, all of it or none; packs it when the name ends in `.gz`."""
+@contextmanager
+def writing(
+    path: str | os.PathLike[str], failure: type[GraphwrightError] = GraphFileError
+) -> Iterator[IO[bytes]]:
+    """A file to write into, which takes its name when all is written; packed when the name ends in `.gz`."""
     path = Path(path)
-    if path.suffix == ".gz":
-        data = gzip.compress(data, _GZIP_LEVEL, mtime=0)  # no date: same content, same bytes
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         try:
             with temporary.open("xb") as file:
-                file.write(data)
+                if path.suffix == ".gz":  # no date: same content, same bytes
+                    with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+                        yield packed  # type: ignore[misc]
+                else:
+                    yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -35,10 +43,16 @@ def write_atomically(path: str | Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise GraphFileError(
+        raise failure(
             f"cannot write {path}: {error.strerror or error}; check that its folder "
             "exists and has room"
         ) from error
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Put `data` at `path`, all of it or none; packs it when the name ends in `.gz`."""
+    with writing(path) as file:
+        file.write(data)
 
 
 def read_whole(path: str | Path) -> bytes:
