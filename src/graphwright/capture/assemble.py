@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphwright.capture.tape import Entry, Frame, Tape, Value
+from graphwright.capture.tape import Entry, Frame, Tape, Value, living
 from graphwright.ir import Graph, GraphBuilder, Phase, Role
 
 
@@ -30,6 +30,16 @@ class Results:
     gradients_returned: bool = False
     owners: dict[Value, str] = field(default_factory=dict[Value, str])
 
+    def values(self) -> list[Value]:
+        """All that is given back."""
+        return [*self.outputs.values(), *self.gradients.values(), *self.updates.values()]
+
+    def replace(self, same: Mapping[Value, Value]) -> None:
+        """Give back other values in the place of some."""
+        for named in (self.outputs, self.updates, self.gradients):
+            named.update({name: same.get(value, value) for name, value in named.items()})
+        self.owners = {same.get(value, value): name for value, name in self.owners.items()}
+
 
 def assemble(tape: Tape, results: Results, calls: Mapping[str, int]) -> Graph:
     """Make the graph of a tape."""
@@ -46,7 +56,7 @@ class _Assembly:
 
     def run(self) -> Graph:
         named = self.name_results()
-        alive = self.alive([value for _, value, _ in named])
+        alive = living(self.tape, [value for _, value, _ in named])
         used = {v for entry in alive for v in entry.inputs if v is not None}
         for value in self.tape.inputs:
             if value.role is not Role.CONSTANT or value in used:
@@ -88,18 +98,6 @@ class _Assembly:
             if value.producer is not None and value.name is None:
                 value.name = name
         return named
-
-    def alive(self, roots: Sequence[Value]) -> list[Entry]:
-        """Return the entries that matter, in order."""
-        pending = [value.producer for value in roots]
-        pending += [entry for entry in self.tape.entries if entry.random]
-        found: set[Entry] = set()
-        while pending:
-            entry = pending.pop()
-            if entry is not None and entry not in found:
-                found.add(entry)
-                pending.extend(v.producer for v in entry.inputs if v is not None)
-        return sorted(found, key=lambda entry: entry.index)
 
     def partner(
         self, entry: Entry, alive: Mapping[int, Entry], forward: Sequence[int]

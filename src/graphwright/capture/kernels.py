@@ -6,6 +6,11 @@ for one of them. Here each is an operator:
     graphwright.convolution_grad_input     g[b, co, o], w[co, ci, d]  ->  sum over co, d of g[b, co, (y + p - d*dil)/s] * w
     graphwright.convolution_grad_weight    g[b, co, o], x[b, ci, y]   ->  sum over b, o of g * x
     graphwright.layer_norm_grad_input      the gradient of a layer norm with respect to what it normalises
+    graphwright.max_pool                   the largest of each window, and its place in the window
+    graphwright.max_pool_grad_input        the gradient of that
+
+ATen's maximum over windows tells a place in the plane, which is another one in a part of the plane; a place in the window
+is the same in both, so that these two split in space.
 
 `convolution_grad_input` also accepts sizes that do not belong together: positions of `grad_output` out of
 range count as zero. A part of an image can then run with a halo of its neighbour's rows, where the input
@@ -13,6 +18,8 @@ size and the padding are the part's own.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +37,10 @@ _SCHEMAS = (
     f"convolution_grad_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, {_CONV_ARGS}) -> Tensor",
     "layer_norm_grad_input(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
     "SymInt[] normalized_shape) -> Tensor",
+    "max_pool(Tensor input, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
+    "bool ceil_mode) -> (Tensor, Tensor)",
+    "max_pool_grad_input(Tensor grad_output, Tensor places, SymInt[] input_size, SymInt[] kernel_size, "
+    "SymInt[] stride, SymInt[] padding, SymInt[] dilation) -> Tensor",
 )
 
 
@@ -107,6 +118,100 @@ def layer_norm_grad_input(
     )[0]
 
 
+def max_pool(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the largest element of each window, and its place in the window, counted row by row."""
+    largest, at = _pool(len(kernel_size))(input, kernel_size, stride, padding, dilation, ceil_mode)
+    sizes = list(input.shape[-len(kernel_size) :])
+    at = at - _window_starts(at, sizes, stride, padding)
+    taps = _taps(sizes, kernel_size, dilation)
+    if len(set(taps)) == len(taps):
+        places = torch.zeros(max(taps) + 1, dtype=torch.int64)
+        places[taps] = torch.arange(len(taps))
+        return largest, places.to(at.device).take(at)
+    return largest, _places_in_wide_windows(at, input, kernel_size, stride, padding, dilation)
+
+
+def max_pool_grad_input(
+    grad_output: Tensor,
+    places: Tensor,
+    input_size: list[int],
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """Return the gradient of `max_pool` with respect to its input; what falls outside of it is left out."""
+    rank = len(kernel_size)
+    covered = [
+        (n - 1) * step + gap * (kernel - 1) + 1
+        for n, kernel, step, gap in zip(
+            grad_output.shape[-rank:], kernel_size, stride, dilation, strict=True
+        )
+    ]
+    zeros = [0] * rank
+    taps = torch.tensor(_taps(covered, kernel_size, dilation), device=places.device)
+    at = taps[places] + _window_starts(places, covered, stride, zeros)
+    probe = grad_output.new_empty([1]).expand([*grad_output.shape[:-rank], *covered])
+    full: Tensor = _pool(rank, "_backward")(
+        grad_output, probe, kernel_size, stride, zeros, dilation, False, at
+    )
+    for axis in range(rank):
+        full = _window(full, full.dim() - rank + axis, padding[axis], input_size[axis - rank])
+    return full
+
+
+def _pool(rank: int, suffix: str = "") -> Any:
+    return getattr(aten, f"max_pool{rank}d_with_indices{suffix}")
+
+
+def _taps(sizes: list[int], kernel_size: list[int], dilation: list[int]) -> list[int]:
+    """Return how far each place in a window is from the window's start, in a plane counted row by row."""
+    found = [0]
+    for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
+        found = [row * size + tap * gap for row in found for tap in range(kernel)]
+    return found
+
+
+def _window_starts(like: Tensor, sizes: list[int], stride: list[int], padding: list[int]) -> Tensor:
+    """Return where in a plane each window starts."""
+    rank = len(sizes)
+    starts = torch.zeros((), dtype=torch.int64, device=like.device)
+    for axis in range(rank):
+        rows = torch.arange(like.shape[axis - rank], device=like.device) * stride[axis]
+        shape = [-1 if d == axis else 1 for d in range(rank)]
+        starts = starts * sizes[axis] + (rows - padding[axis]).view(shape)
+    return starts
+
+
+def _places_in_wide_windows(
+    distance: Tensor,
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """Return places from distances where windows are wider than the plane, so that a distance alone does not tell."""
+    rank = len(kernel_size)
+    at = distance + _window_starts(distance, list(input.shape[-rank:]), stride, padding)
+    places, factor = torch.zeros_like(at), 1
+    for axis in reversed(range(rank)):
+        row, at = at % input.shape[axis - rank], at // input.shape[axis - rank]
+        zeros = [0] * rank
+        steps = [stride[axis] if d == axis else 0 for d in range(rank)]
+        starts = _window_starts(at, [1] * rank, steps, zeros)
+        places += factor * ((row - starts + padding[axis]) // dilation[axis])
+        factor *= kernel_size[axis]
+    return places
+
+
 def _sizes_agree(
     grad_output: Tensor,
     weight: Tensor,
@@ -154,6 +259,26 @@ def _empty_like_input(grad_output: Tensor, input: Tensor, *_: object) -> Tensor:
     return torch.empty_like(input)
 
 
+def _empty_windows(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> tuple[Tensor, Tensor]:
+    largest, places = _pool(len(kernel_size))(
+        input, kernel_size, stride, padding, dilation, ceil_mode
+    )
+    return largest, places
+
+
+def _empty_of_pooled_size(
+    grad_output: Tensor, places: Tensor, input_size: list[int], *_: object
+) -> Tensor:
+    return grad_output.new_empty(input_size)
+
+
 def _register() -> None:
     for schema in _SCHEMAS:
         _LIBRARY.define(schema)  # type: ignore[no-untyped-call]
@@ -161,6 +286,8 @@ def _register() -> None:
         (convolution_grad_input, _empty_of_input_size),
         (convolution_grad_weight, _empty_of_weight_size),
         (layer_norm_grad_input, _empty_like_input),
+        (max_pool, _empty_windows),
+        (max_pool_grad_input, _empty_of_pooled_size),
     ):
         name = kernel.__name__
         _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]

@@ -36,6 +36,7 @@ _DERIVATIVES = {
     "aten.bmm": "aten.bmm",
     "graphwright.convolution_grad_input": "aten.convolution",
     "graphwright.convolution_grad_weight": "aten.convolution",
+    "graphwright.max_pool_grad_input": "graphwright.max_pool",
 }
 """Which forward operator a backward operator derives, where it is not the last one of its call."""
 

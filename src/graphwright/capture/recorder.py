@@ -27,7 +27,8 @@ import graphwright.capture.canonical_factories
 import graphwright.capture.canonical_views
 import graphwright.capture.kernels
 import graphwright.capture.losses
-import graphwright.capture.normalisation  # noqa: F401  (these register what they define)
+import graphwright.capture.normalisation
+import graphwright.capture.pooling  # noqa: F401  (these register what they define)
 from graphwright.capture.aten import aten
 from graphwright.capture.canonical import operator_name, write
 from graphwright.capture.constants import Constants, tensors_in

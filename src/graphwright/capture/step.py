@@ -5,6 +5,7 @@ forward     loss = loss_fn(model(inputs), targets)
 backward    loss.backward()
 update      optimizer.step()
 collect     what the step changed becomes an output, as the new value of an input
+unmerge     dims that kernels want merged are kept apart
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from graphwright.capture.optimizer import (
 from graphwright.capture.recorder import Recorder
 from graphwright.capture.recurrent import unrolled
 from graphwright.capture.tape import Value
+from graphwright.capture.unmerge import unmerge
+from graphwright.capture.unmerge_rules import RULES, elementwise
 from graphwright.errors import (
     ComplexInput,
     InvalidBatch,
@@ -93,6 +96,7 @@ class Step:
                 self.update(mode)
             with mode:
                 self.collect()
+        unmerge(self.recorder.tape, self.results, RULES, elementwise)
         return assemble(self.recorder.tape, self.results, self.recorder.provenance.calls)
 
     def modules(self) -> list[nn.Module]:

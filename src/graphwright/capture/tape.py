@@ -9,6 +9,7 @@ the end. `assemble` turns the finished tape into an immutable `ir.Graph`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -86,3 +87,16 @@ class Tape:
         value = Value(type, role, name=name, of=of)
         self.inputs.append(value)
         return value
+
+
+def living(tape: Tape, roots: Iterable[Value]) -> list[Entry]:
+    """Return the entries that matter, in order: those that lead to `roots`, and every random draw."""
+    pending = [value.producer for value in roots]
+    pending += [entry for entry in tape.entries if entry.random]
+    found: set[Entry] = set()
+    while pending:
+        entry = pending.pop()
+        if entry is not None and entry not in found:
+            found.add(entry)
+            pending.extend(v.producer for v in entry.inputs if v is not None)
+    return sorted(found, key=lambda entry: entry.index)

@@ -18,6 +18,8 @@ the expression lets partial results through (`passes`). A data-dependent lookup 
 the rows of w: a part holds some rows, masks what it does not hold, and the parts are added up. Its gradient is a
 scatter, ``Sum(p: where(idx[p] == v, g[p, j], 0))``: a part makes some rows v, and masks the g of the others.
 
+A random number depends on the place of its element in the whole output alone (`expression.Random`), so it is no obstacle.
+
 With several outputs a split must cut the inputs for all of them alike; `outputs` pairs up what each output allows.
 """
 
@@ -86,10 +88,6 @@ class Partitions:
 
 def partitions(trace: Trace) -> Partitions:
     """Every split of the operator, on symbols."""
-    if trace.random:
-        reason = "its elements are drawn at random, so parts would draw other numbers"
-        labels = [v.name for output in trace.outputs for v in output.variables]
-        return Partitions((), tuple(Refusal(label, reason) for label in dict.fromkeys(labels)))
     per_output: list[list[SymbolicSplit]] = []
     refusals: list[Refusal] = []
     for number in range(len(trace.outputs)):

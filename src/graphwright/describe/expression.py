@@ -119,7 +119,13 @@ class Scalar(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Random(Expr):
-    """A number drawn anew for every element; what draws it is `name`."""
+    """A number drawn anew for every element of an output; what draws it is `name`.
+
+    It is a function of the operator's seed, of `name` and of the element's index in the whole output, and of nothing else:
+    what runs a part draws the numbers of the part's own region with a generator that can be positioned (one counter for
+    each element). So the values do not depend on how the operator is split, a reduced index sees one number, and the
+    same name in two outputs of one shape is the same number.
+    """
 
     name: str
 

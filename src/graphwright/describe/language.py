@@ -345,8 +345,16 @@ class OpaqueResult:
 
 
 def random(name: str) -> Expr:
-    """A number drawn anew for every element."""
+    """A number drawn anew for every element, by its place in the whole output: parts draw what the whole would draw.
+
+    A kernel that takes its output's shape from a tensor has to read it, or no part would get a smaller one: see `instead`.
+    """
     return Random(name)
+
+
+def instead(value: object, element: Expr) -> Expr:
+    """`value`, in the place of an element that is read for its tensor's shape alone."""
+    return where(True, value, element)
 
 
 def number(value: Int | Scalar | float) -> float:

@@ -5,13 +5,16 @@ Three things must hold on any inputs, and all are checked by running the kernel 
 1. `reference`, which knows the description alone, gives what the kernel gives;
 2. for every derived split, the kernel run on the parts' regions, and joined as the split says, gives it too;
 3. where the operator is said to be linear in some arguments, the kernel adds up: op(a1 + a2) = op(a1) + op(a2).
+
+Of a random operator only the types are checked, of the whole and of every part: PyTorch's kernels draw from a stream, so that
+their parts draw other numbers than the whole. What runs a plan draws by position (see `describe.expression.Random`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 
@@ -27,9 +30,9 @@ from graphwright.describe import (
     trace,
 )
 from graphwright.errors import WrongDescription
-from graphwright.ir import Attr
+from graphwright.ir import Attr, TensorType
 from graphwright.run.calls import call_checked, complete_call, tensor_type
-from graphwright.run.parts import HALF, Inputs, run_split, to_numpy, tolerance_of
+from graphwright.run.parts import HALF, Inputs, run_part, run_split, to_numpy, tolerance_of
 
 
 def check_operator(
@@ -60,12 +63,8 @@ def check_operator(
     derived = splits_of(description, attrs, types)
     traced = trace(description, attrs, types)
     if traced.random:
-        again = types_of(inputs, call_kernel(op, inputs, attrs))
-        if again != types or derived:
-            raise WrongDescription(
-                f"{op} is random: it makes {types} again, not {again}, and has no splits"
-            )
-        return ()
+        call.check_types(types, derived, num_parts)
+        return derived
     if values:
         arrays = [None if t is None else to_numpy(t) for t in inputs]
         found = reference_of(description, _without_half(attrs), arrays, types)
@@ -110,6 +109,30 @@ class _Call:
                     f"{self.op}: output {number} {how} differs from the kernel's, for {shapes} and "
                     f"{dict(self.attrs)}:\n{got}\nagainst\n{want}"
                 )
+
+    def check_types(self, types: Types, splits: Sequence[Split], num_parts: Sequence[int]) -> None:
+        """What the kernel makes has the type that it made before, and that of a part's region for the part."""
+        again = types_of(self.inputs, call_kernel(self.op, self.inputs, self.attrs))
+        if again != types:
+            raise WrongDescription(f"{self.op} is random: it makes {types} first and then {again}")
+        for split in splits:
+            for cuts in cut_positions(split, num_parts):
+                for lo, end in pairwise(cuts):
+                    part = split.part(lo, end)
+                    try:
+                        made = run_part(split, part, self.inputs)
+                    except (RuntimeError, IndexError) as error:
+                        raise WrongDescription(
+                            f"{self.op}: the kernel refuses [{lo}, {end}) of {split.index}: {error}"
+                        ) from error
+                    wanted = tuple(
+                        TensorType(tuple(piece.size for piece in region), t.dtype)
+                        for region, t in zip(part.outputs, types.outputs, strict=True)
+                    )
+                    if (got := tuple(map(tensor_type, made))) != wanted:
+                        raise WrongDescription(
+                            f"{self.op}: [{lo}, {end}) of {split.index} has the types {got}, not {wanted}"
+                        )
 
     def close(self, got: torch.Tensor, want: torch.Tensor) -> bool:
         """Alike to the tolerance; whole numbers and truth values are the same, or not."""

@@ -25,6 +25,33 @@ def bmm(draw: Draw) -> Call:
     return {}, [real(draw, b, m, k), real(draw, b, k, n)]
 
 
+@case("aten.matmul")
+def matmul(draw: Draw) -> Call:
+    m, n, k = (size(draw) for _ in range(3))
+    lead = shape(draw, 0, 2, high=4)
+    a = draw(st.sampled_from([(k,), (m, k), (*lead, m, k)]))
+    other = broadcastable(draw, lead) if draw(st.booleans()) else lead
+    b = draw(st.sampled_from([(k,), (k, n), (*other, k, n)]))
+    return {}, [real(draw, *a), real(draw, *b)]
+
+
+@case("aten.tensordot")
+def tensordot(draw: Draw) -> Call:
+    summed = shape(draw, 0, 2, high=4)
+    a = [*summed, *shape(draw, 0, 2, high=4)]
+    b = [*summed, *shape(draw, 0, 2, high=4)]
+    of_a = draw(st.permutations(range(len(a))))  # where each dim goes
+    of_b = draw(st.permutations(range(len(b))))
+    dims = range(len(summed))
+    sign = draw(st.sampled_from([0, 1]))
+    attrs = {
+        "dims_self": tuple(of_a[d] - sign * len(a) for d in dims),
+        "dims_other": tuple(of_b[d] for d in dims),
+    }
+    sizes = [[s[order.index(d)] for d in range(len(s))] for s, order in ((a, of_a), (b, of_b))]
+    return attrs, [real(draw, *s) for s in sizes]
+
+
 @case("aten.mv")
 def mv(draw: Draw) -> Call:
     m, k = size(draw), size(draw)

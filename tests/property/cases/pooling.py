@@ -39,6 +39,26 @@ def max_pool_backward(draw: Draw, rank: int) -> Call:
     return attrs, [real(draw, *out.shape), x, indices]
 
 
+@case("graphwright.max_pool")
+def max_pool_places(draw: Draw) -> Call:
+    rank = draw(st.sampled_from([2, 3]))
+    attrs, inputs = max_pool(draw, rank)
+    attrs["stride"] = attrs["stride"] or attrs["kernel_size"]
+    for name in ("kernel_size", "stride", "padding", "dilation"):
+        attrs[name] = tuple(attrs[name]) if len(attrs[name]) == rank else tuple(attrs[name]) * rank
+    return attrs, inputs
+
+
+@case("graphwright.max_pool_grad_input")
+def max_pool_grad_input(draw: Draw) -> Call:
+    attrs, inputs = max_pool_places(draw)
+    (x,) = inputs
+    out, places = call_kernel("graphwright.max_pool", inputs, attrs)
+    del attrs["ceil_mode"]
+    attrs["input_size"] = tuple(x.shape)
+    return attrs, [real(draw, *out.shape), places]
+
+
 def avg_pool(draw: Draw, rank: int) -> Call:
     x, attrs = windows(draw, rank, dilated=False)
     attrs["count_include_pad"] = draw(st.booleans())

@@ -164,3 +164,23 @@ def test_small_floats_are_summed_in_float32() -> None:
     graph = capture.capture(model, inputs=x)
     values = capture.bind(graph, model, inputs=x)
     assert torch.equal(capture.replay(graph, values)["output.0"], torch.full((2,), 90.0).half())
+
+
+class Unpooled(nn.Module):
+    """Reads the indices of a maximum, besides its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(3, 1, 1, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled, indices = F.max_pool2d(x * self.scale, 2, return_indices=True)
+        return F.max_unpool2d(pooled, indices, 2) + indices.sum() * 1e-3
+
+
+def test_indices_of_a_maximum_are_those_of_the_plane() -> None:
+    batch = (torch.randn(2, 3, 6, 8, dtype=torch.float64), torch.randn(2, 3, 6, 8))
+    graph = eager.assert_trains_alike(Unpooled(), F.mse_loss, batch, None, steps=1)
+    assert {"graphwright.max_pool", "graphwright.max_pool_grad_input"} <= {
+        node.op for node in graph.nodes
+    }

@@ -106,3 +106,37 @@ def test_attention_by_its_definition_lets_heads_share_keys() -> None:
     wanted = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*inputs)
     for found, gradient in zip(attention_backward(*inputs), wanted, strict=True):
         torch.testing.assert_close(found, gradient, rtol=1e-6, atol=1e-6)
+
+
+WINDOWS = [
+    # input, kernel, stride, padding, dilation, rounded up
+    ((2, 3, 7, 6), [3, 2], [2, 2], [1, 0], [1, 1], False),
+    ((3, 7, 6), [2, 3], [1, 2], [0, 1], [2, 1], True),
+    ((2, 3, 4, 5, 6), [2, 2, 3], [2, 1, 2], [1, 0, 1], [1, 2, 1], False),
+    ((2, 3, 5, 2), [3, 3], [1, 1], [1, 1], [1, 1], False),  # wider than the plane
+]
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_maximum_tells_its_place_in_the_window(case: tuple) -> None:
+    size, kernel, stride, padding, dilation, ceil = case
+    rank = len(kernel)
+    x = torch.randn(size, dtype=torch.float64)
+    pool = getattr(torch.ops.aten, f"max_pool{rank}d_with_indices")
+    backward = getattr(torch.ops.aten, f"max_pool{rank}d_with_indices_backward")
+    wanted, indices = pool(x, kernel, stride, padding, dilation, ceil)
+    largest, places = ops.max_pool(x, kernel, stride, padding, dilation, ceil)
+    torch.testing.assert_close(largest, wanted)
+    assert places.min() >= 0
+    assert places.max() < torch.tensor(kernel).prod()
+    g = torch.randn_like(wanted)
+    torch.testing.assert_close(
+        ops.max_pool_grad_input(g, places, size, kernel, stride, padding, dilation),
+        backward(g, x, kernel, stride, padding, dilation, ceil, indices),
+    )
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(t) for t in (x, g, places)]
+        made = ops.max_pool(fakes[0], kernel, stride, padding, dilation, ceil)
+        assert [t.shape for t in made] == [largest.shape, places.shape]
+        gradient = ops.max_pool_grad_input(*fakes[1:], size, kernel, stride, padding, dilation)
+        assert gradient.shape == x.shape

@@ -14,7 +14,16 @@ from graphwright.describe import (
     splits_of,
     trace,
 )
-from graphwright.describe.language import ArgMax, Opaque, Sum, fixed, random, reducer, where
+from graphwright.describe.language import (
+    ArgMax,
+    Opaque,
+    Sum,
+    fixed,
+    instead,
+    random,
+    reducer,
+    where,
+)
 from graphwright.describe.scalar import REDUCERS
 from graphwright.run import check_operator
 
@@ -96,12 +105,35 @@ def test_an_opaque_function_is_evaluated_slice_by_slice():
     np.testing.assert_array_equal(found, np.sort(x, axis=1))
 
 
-def test_random_values_are_not_split():
+def test_random_values_split_like_a_function_of_the_position():
     def noise(x):
         return lambda *i: x[i] * random("uniform")
 
-    assert find_splits(noise, [(4, 5)], [(4, 5)]) == {}
-    assert "drawn at random" in find_refusals(noise, [(4, 5)], [(4, 5)])["i0"]
+    assert find_splits(noise, [(4, 5)], [(4, 5)]).keys() == {"i0", "i1"}
+
+
+def test_a_reduced_index_sees_one_random_number():
+    def noise(x):
+        return lambda i: Sum(lambda k: x[i, k] * random("uniform"))
+
+    assert find_splits(noise, [(4, 5)], [(4,)]).keys() == {"i", "k"}
+
+
+def test_what_does_not_read_a_tensor_does_not_cut_it():
+    def refilled(x):
+        return lambda *i: random("number")
+
+    assert find_splits(refilled, [(4, 5)], [(4, 5)]) == {}  # its kernel would fill all of x
+    assert find_splits(
+        lambda x: lambda *i: instead(random("number"), x[i]), [(4, 5)], [(4, 5)]
+    ).keys() == {"i0", "i1"}
+
+
+def test_random_numbers_that_depend_on_each_other_are_not_split():
+    def permutation(x):
+        return lambda b, i: Opaque("permutation")(x[b, :], random("order"))[i]
+
+    assert find_splits(permutation, [(4, 5)], [(4, 5)]).keys() == {"b"}
 
 
 def test_a_fixed_quantity_is_named_once():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import nan, pi, sqrt
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Tensor, random, where
+from graphwright.describe.language import Int, Tensor, instead, random, where
 from graphwright.describe.library.elementwise import (
     absolute,
     bounded,
@@ -167,8 +167,9 @@ def mean_slope(x: Expr, noise: Expr, lower: Expr, upper: Expr) -> Expr:
 @describe("aten.rrelu_with_noise", "aten.rrelu_with_noise_functional")
 def rrelu(x: Tensor, noise: Tensor, *, lower: Expr, upper: Expr, training: bool, outs: Tensors):
     if training:
-        drawn = lambda *i: where(x[i] > 0, x[i], x[i] * random("slope"))
-        return [drawn, lambda *i: where(x[i] > 0, 1.0, random("slope"))][: len(outs)]
+        drawn = lambda *i: instead(where(x[i] > 0, x[i], x[i] * random("slope")), noise[i])
+        slope = lambda *i: instead(where(x[i] > 0, 1.0, random("slope")), noise[i])
+        return [drawn, slope][: len(outs)]
     mean = lambda *i: mean_slope(x[i], noise[i], lower, upper)
     return [mean, lambda *i: where(True, noise[i], x[i])][: len(outs)]
 

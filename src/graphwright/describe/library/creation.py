@@ -1,6 +1,7 @@
 """Tensors made from attributes alone, and random ones.
 
-A ``size`` only restates the shape of the output. A random operator has no splits: its parts would draw other numbers.
+A ``size`` only restates the shape of the output. A random number belongs to its place in the whole output, so a random
+operator splits like an element-wise function of the position; what reads a tensor for its shape alone says so by `instead`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Opaque, Tensor, equal, random, where
-from graphwright.describe.library.elementwise import elementwise
+from graphwright.describe.language import Int, Opaque, Tensor, equal, instead, random, where
+from graphwright.describe.library.elementwise import absolute, elementwise
 from graphwright.describe.registry import describe
 from graphwright.describe.scalar import Array
 
@@ -106,42 +107,64 @@ _describe_triangle("triu_indices", np.triu_indices)
 # -- random -----------------------------------------------------------------------------------------
 
 
-@describe("aten.empty.memory_format", "aten.empty_strided", "aten.empty_permuted")
+@describe(
+    "aten.empty.memory_format", "aten.empty_strided", "aten.empty_permuted", size=whole_shape
+)  # fmt: skip
 def empty():
     return lambda *i: random("uninitialised")
 
 
-@describe("aten.empty_like", "aten.new_empty", "aten.new_empty_strided")
-def empty_like(x: Tensor):
+@describe("aten.new_empty", "aten.new_empty_strided", size=whole_shape)
+def new_empty(x: Tensor):
     return lambda *i: random("uninitialised")
 
 
-@describe("aten.rand", "aten.randn", "aten.randint", "aten.randint.low", "aten.randperm")
+elementwise("aten.empty_like", lambda x: instead(random("uninitialised"), x))
+
+
+@describe("aten.rand", "aten.randn", "aten.randint", "aten.randint.low", size=whole_shape)
 def drawn():
     return lambda *i: random("number")
 
 
-@describe("aten.rand_like", "aten.randn_like", "aten.randint_like", "aten.randint_like.low_dtype")
-def drawn_like(x: Tensor):
-    return lambda *i: random("number")
+for _op in (
+    "aten.rand_like", "aten.randn_like", "aten.randint_like", "aten.randint_like.low_dtype", "aten.uniform",
+    "aten.normal_functional", "aten.exponential", "aten.log_normal", "aten.cauchy", "aten.geometric",
+    "aten.poisson", "aten._standard_gamma",
+):  # fmt: skip
+    elementwise(_op, lambda x: instead(random("number"), x))
 
-
-@describe(
-    "aten.uniform", "aten.normal_functional", "aten.exponential", "aten.poisson", "aten.multinomial",
-    "aten.log_normal", "aten.cauchy", "aten.geometric", "aten._standard_gamma", "aten._sample_dirichlet",
-    "aten.normal.Tensor_float", "aten.normal.float_Tensor",
-)  # fmt: skip
-def refilled(x: Tensor):
-    return lambda *i: random("number")
-
-
-@describe("aten.normal.Tensor_Tensor")
-def normal(mean: Tensor, std: Tensor):
-    return lambda *i: random("number")
-
-
+elementwise("aten.normal.Tensor_float", lambda mean, *, std: mean + std * random("normal"))
+elementwise(
+    "aten.normal.float_Tensor", lambda std, *, mean: mean + absolute(std) * random("normal")
+)
+elementwise("aten.normal.Tensor_Tensor", lambda mean, std: mean + absolute(std) * random("normal"))
 elementwise("aten.bernoulli", lambda x: random("uniform") < x)
-elementwise("aten.bernoulli.p", lambda x, *, p: random("uniform") < p)
+elementwise("aten.bernoulli.p", lambda x, *, p: instead(random("uniform") < p, x))
+
+
+# Numbers that depend on each other are drawn by one part.
+
+
+@describe("aten.randperm")
+def randperm():
+    return lambda i: Opaque("permutation")(random("order"))[i]
+
+
+@describe("aten.multinomial")
+def multinomial(x: Tensor):
+    def element(*i: Int) -> Expr:
+        return Opaque("samples")(x[(*i[:-1], slice(None))], random("number"))[i[-1]]
+
+    return element
+
+
+@describe("aten._sample_dirichlet")
+def dirichlet(x: Tensor):
+    def element(*i: Int) -> Expr:
+        return Opaque("dirichlet")(x[(*i[:-1], slice(None))], random("number"))[i[-1]]
+
+    return element
 
 
 @describe("aten.native_dropout")
@@ -150,7 +173,7 @@ def native_dropout(x: Tensor, *, p: Expr, train: bool | None):
         return lambda *i: x[i], lambda *i: where(True, True, x[i])
     return (
         lambda *i: where(random("uniform") >= p, x[i] / (1 - p), 0),
-        lambda *i: random("uniform") >= p,
+        lambda *i: instead(random("uniform") >= p, x[i]),
     )
 
 

@@ -27,6 +27,40 @@ def bmm(a: Tensor, b: Tensor):
     return lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])
 
 
+@describe("aten.matmul")
+def matmul(a: Tensor, b: Tensor):
+    def element(*i: Int) -> Expr:
+        row = i[len(i) - (2 if b.rank > 1 else 1) :][:1] if a.rank > 1 else ()
+        column = i[-1:] if b.rank > 1 else ()
+        lead = i[: len(i) - len(row) - len(column)]
+        return Sum(lambda k: a[(*lead, *row, k)] * b[(*lead, k, *column)])
+
+    return element
+
+
+@describe("aten.tensordot")
+def tensordot(a: Tensor, b: Tensor, *, dims_self: Ints, dims_other: Ints):
+    pairs = {int(d) % a.rank: int(e) % b.rank for d, e in zip(dims_self, dims_other, strict=True)}
+    kept_of_a = [d for d in range(a.rank) if d not in pairs]
+    kept_of_b = [d for d in range(b.rank) if d not in pairs.values()]
+
+    def element(*i: Int) -> Expr:
+        free_of_a = dict(zip(kept_of_a, i[: len(kept_of_a)], strict=True))
+        free_of_b = dict(zip(kept_of_b, i[len(kept_of_a) :], strict=True))
+
+        def product(*k: Int) -> Expr:
+            of_a = free_of_a | dict(zip(pairs, k, strict=True))
+            of_b = free_of_b | dict(zip(pairs.values(), k, strict=True))
+            return (
+                a[tuple(of_a[d] for d in range(a.rank))] * b[tuple(of_b[d] for d in range(b.rank))]
+            )
+
+        sizes = [b.shape[e] if a.shape[d] == 1 else a.shape[d] for d, e in pairs.items()]
+        return Sum(product, over=sizes) if pairs else product()
+
+    return element
+
+
 @describe("aten.mv")
 def mv(a: Tensor, b: Tensor):
     return lambda i: Sum(lambda k: a[i, k] * b[k])

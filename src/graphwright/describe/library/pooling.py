@@ -1,7 +1,7 @@
 """Pooling over windows in any number of spatial dims, and its gradients.
 
 An average over a window is a convolution without weights: it splits along rows with a halo, and the padding of a
-part becomes rows of zeros. Where the divisor depends on how much of a window lies inside (`count_include_pad` off,
+part becomes rows of zeros; so does a maximum with its place in the window. Where the divisor depends on how much of a window lies inside (`count_include_pad` off,
 `ceil_mode`), or a maximum tells its position in the plane, the row itself is a value, and only batch and channels split.
 """
 
@@ -91,6 +91,35 @@ def max_pool2d(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dil
 @describe("aten.max_pool3d_with_indices")
 def max_pool3d(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):
     return max_pool(3, x, kernel_size, stride, padding, dilation)
+
+
+@describe("graphwright.max_pool")
+def max_pool_places(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):
+    """The place is one in the window, so that it does not change with the part of the plane."""
+    rank = len(kernel_size)
+
+    def over_window(fold: Callable[..., Expr]) -> Element:
+        return lambda *i: fold(
+            lambda *d: x.pad(-inf)[(*i[:-rank], *window(i[-rank:], d, stride, padding, dilation))],
+            over=kernel_size,
+        )
+
+    return over_window(Max), over_window(ArgMax)
+
+
+@describe("graphwright.max_pool_grad_input", input_size=lambda out: out.shape)
+def max_pool_grad_input(g: Tensor, places: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):  # fmt: skip
+    rank = len(kernel_size)
+
+    def element(*i: Int) -> Expr:
+        def share(*d: Int) -> Expr:
+            at, met = covering(i[-rank:], d, stride, padding, dilation)
+            chosen = equal(places.pad(-1)[(*i[:-rank], *at)], flat(d, kernel_size))
+            return where(chosen if met is True else chosen & met, g.pad(0)[(*i[:-rank], *at)], 0)
+
+        return Sum(share, over=kernel_size)
+
+    return element
 
 
 def max_pool_backward(rank: int, g: Tensor, x: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Element:  # fmt: skip
