@@ -318,6 +318,43 @@ class PlanFormatError(GraphwrightError):
     """
 
 
+class DoesNotFit(GraphwrightError):
+    """No plan needs as little memory as there is.
+
+    `limit` is what was asked for and `needed` what the smallest plan needs, in bytes on one device; `largest` names the tensors that take
+    the most, where they are known. Use more devices, a smaller batch or a smaller model.
+    """
+
+    def __init__(
+        self, message: str, *, limit: int = 0, needed: int = 0, largest: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.needed = needed
+        self.largest = largest
+
+
+class NothingFound(GraphwrightError):
+    """A search ended without any answer: its time was over before the first one, or there is none to find.
+
+    Allow more time, or use a search that always has an answer, such as the frontier.
+    """
+
+
+class InvalidOption(GraphwrightError):
+    """An option of a search has a value that it cannot have, or there is no such option.
+
+    The message lists what there is; `graphwright plan --help` and the docstring of `gw.plan` explain each.
+    """
+
+
+class InvalidLimit(GraphwrightError):
+    """A limit on memory is not a size.
+
+    Write bytes as a whole number, or "14.5GB", "16GiB"; kB, MB and GB are powers of 1000, KiB, MiB and GiB of 1024.
+    """
+
+
 # Measured costs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from graphwright.errors import (
 from graphwright.partition import baseline
 from graphwright.plans import (
     Along,
+    Figures,
     Keep,
     Mesh,
     Partial,
@@ -161,6 +163,15 @@ def test_what_the_graph_does_not_have():
         make_plan(GRAPH, CLUSTER, {}, inputs={"mm": replicated(WHOLE)})
 
 
+def test_copies_that_cannot_be_kept():
+    with refused(PlanMismatch, "keeps 'mmm', which the graph does not have; its tensors are"):
+        make_plan(GRAPH, CLUSTER, {}, keep={"mmm": "before"})
+    with refused(InvalidStrategy, "keep of mm: 'none' is none of 'before' and 'after'"):
+        make_plan(GRAPH, CLUSTER, {}, keep={"mm": "none"})  # type: ignore[dict-item]
+    with refused(InvalidStrategy, "keep of w: it lives between steps"):
+        make_plan(GRAPH, CLUSTER, {}, keep={"w": "after"})
+
+
 def test_a_plan_is_for_its_number_of_devices():
     plan = make_plan(GRAPH, CLUSTER, {})
     with refused(PlanMismatch, "the plan is for 4 devices (toys), but toys has 6; plan again"):
@@ -207,10 +218,12 @@ def written() -> dict:
         CLUSTER,
         {"mm": Strategy((Along("i"), Keep((0,)))), "mm_1": on_one(2)},
         inputs={"x": Sharding(WHOLE, (Split(0), Replicated()))},
+        keep={"w": "before"},
         seed=3,
     )
     from graphwright.plans.plan import _to_json
 
+    plan = replace(plan, figures=Figures(time=1.0, memory=5, breakdown={"gradient": 5}))
     return json.loads(json.dumps(_to_json(plan)))
 
 
@@ -230,8 +243,29 @@ def changed(document: dict, path: tuple, value: object) -> dict:
     [
         (("format",), ..., "not a plan: the field format has to be 'graphwright.plan'"),
         (("format",), "graphwright.graph", "the field format has to be"),
-        (("version",), ..., "version None; this Graphwright reads version 1: plan again"),
-        (("version",), 2, "version 2; this Graphwright reads version 1: plan again"),
+        (("version",), ..., "version None; this Graphwright reads versions 1 to 2: plan again"),
+        (("version",), 3, "version 3; this Graphwright reads versions 1 to 2: plan again"),
+        (("version",), True, "version True; this Graphwright reads versions 1 to 2"),
+        (("version",), 1, "unknown field 'keep'"),
+        (("strategie",), [], "unknown field 'strategie'; meant is perhaps 'strategies'"),
+        (("strategies", 0, "choice"), [], "strategies[0]: unknown field 'choice'"),
+        (("inputs", "x", "pieces"), [], "inputs.x: unknown field 'pieces'"),
+        (("keep",), ..., "keep has to be of type dict, not None"),
+        (("keep", "w"), "both", "keep.w: 'both' is none of 'before' and 'after'"),
+        (("keep", "w"), [], "keep.w: [] is none of 'before' and 'after'"),
+        (("figures",), 3, "figures has to be a table, not 3"),
+        (("figures", "time"), ..., "figures has no time"),
+        (("figures", "time"), "1 s", "figures.time has to be seconds from 0 on, not '1 s'"),
+        (("figures", "time"), None, "figures.time has to be seconds from 0 on, not None"),
+        (("figures", "time"), float("nan"), "figures.time has to be seconds from 0 on, not nan"),
+        (("figures", "estimate_time"), -1, "figures.estimate_time has to be seconds from 0 on"),
+        (("figures", "memory"), 1.5, "figures.memory has to be a whole number of bytes"),
+        (("figures", "memory"), None, "figures.memory has to be a whole number of bytes"),
+        (("figures", "nbytes"), -1, "figures.nbytes has to be a whole number of bytes from 0 on"),
+        (("figures", "speed"), 1, "figures has the unknown field 'speed'"),
+        (("figures", "breakdown"), [], "figures.breakdown has to be a table, not []"),
+        (("figures", "breakdown", "stack"), 1, "figures.breakdown has 'stack'; memory is held"),
+        (("figures", "breakdown", "gradient"), "1", "figures.breakdown.gradient has to be a whole"),
         (("graph",), 12, "graph has to be of type str, not 12"),
         (("cluster",), None, "cluster has to be of type str, not None"),
         (("cluster",), "name = ", "cluster: "),

@@ -1,21 +1,36 @@
-"""Changing strategies one by one gives, to the picosecond, what building and timing the whole anew gives."""
+"""Changing strategies, or which copies are kept, one by one gives, to the picosecond, what building and timing the whole anew gives."""
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from graphwright.machine import PICOSECONDS
 from graphwright.plans import make_plan
 from graphwright.simulate import CostModel, Incremental
-from graphwright.simulate.delta_kernels import KEY
+from graphwright.simulate.delta_kernels import FIRST_OUT, KEY, NEXT_OUT, TARGET
 from graphwright.simulate.engine import schedule
 from graphwright.tasks import Expansion, Site, assemble
-from random_plans import any_plan, any_strategy, random_graph, zoo_graph
+from random_plans import any_keep, any_plan, any_strategy, random_graph, two_pass_graph, zoo_graph
 from reshardings import random_cluster
+
+
+def same_edges(run: Incremental, tasks) -> None:
+    """The same tasks, by their keys, wait for the same others."""
+    delta, found = run.delta, set()
+    for slot in delta.times()[0].tolist():
+        edge = int(delta._links[FIRST_OUT, slot])
+        while edge >= 0:
+            target = delta._edges[TARGET, edge]
+            found.add((int(delta._tasks[KEY, slot]), int(delta._tasks[KEY, target])))
+            edge = int(delta._edges[NEXT_OUT, edge])
+    sources = np.repeat(tasks.key, np.diff(tasks.succ_ptr))
+    assert found == set(zip(sources.tolist(), tasks.key[tasks.succ].tolist(), strict=True))
 
 
 def same_times(run: Incremental, tasks) -> None:
     """All tasks, by their keys, are ready, start and end at the same times."""
+    same_edges(run, tasks)
     slots, ready, start, end = run.delta.times()
     keys = run.delta._tasks[KEY, slots]
     found = dict(
@@ -43,17 +58,24 @@ def change_often(graph, seed: int, num_changes: int, *, most: int = 8) -> None:
         return assemble(fresh)
 
     for number in range(num_changes):
-        nodes = rng.sample(graph.nodes, rng.choice([1, 1, 1, 2, 3]))
+        nodes = rng.sample(graph.nodes, rng.choice([0, 1, 1, 1, 2, 3]))
         changes = {node.name: any_strategy(rng, other, node) for node in nodes}
-        before = run.makespan
-        proposed = run.propose(changes)
-        new = make_plan(graph, cluster, {**run.strategies, **changes}, inputs=plan.inputs)
+        kept = any_keep(rng, graph, 0.1) if rng.random() < 0.4 else {}
+        kept |= {name: None for name in run.expansion.keep if rng.random() < 0.05}
+        before, held = run.makespan, dict(run.expansion.keep)
+        proposed = run.propose(changes, kept)
+        keep = {n: k for n, k in {**held, **kept}.items() if k is not None}
+        strategies = {**run.strategies, **changes}
+        new = make_plan(graph, cluster, strategies, inputs=plan.inputs, keep=keep)
         tasks = build(new)
-        assert proposed == schedule(tasks).makespan / PICOSECONDS, f"change {number}: {changes}"
+        assert proposed == schedule(tasks).makespan / PICOSECONDS, (
+            f"change {number}: {changes} {kept}"
+        )
         if rng.random() < 0.5:
             run.accept()
             assert run.makespan == proposed
             assert dict(run.plan().strategies) == dict(new.strategies)
+            assert run.plan().keep == new.keep
             if number % 5 == 0:
                 same_times(run, tasks)
         else:
@@ -67,6 +89,11 @@ def change_often(graph, seed: int, num_changes: int, *, most: int = 8) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graphs(seed):
     change_often(random_graph(Random(seed), 10 + seed), seed, 60)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graphs_whose_tensors_are_read_again(seed):
+    change_often(two_pass_graph(Random(seed), 16 + seed), seed, 50)
 
 
 @pytest.mark.parametrize(("name", "num_changes"), [("mlp", 150), ("lenet", 90), ("rnnlm", 40)])

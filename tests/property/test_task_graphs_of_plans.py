@@ -1,5 +1,6 @@
 """Task graphs of random plans: complete, consistent with the shardings, and timed within their bounds."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphwright.ir import GraphBuilder, Role
+from graphwright.ir import Graph, GraphBuilder, Role
 from graphwright.machine import Cluster, Device, Level
 from graphwright.partition import baseline
 from graphwright.plans import (
@@ -30,33 +31,37 @@ from graphwright.simulate import CostModel, Incremental
 from graphwright.simulate.engine import schedule, verify
 from graphwright.simulate.memory import memory
 from graphwright.tasks import Expansion, Site, assemble, expand, reshard
-from random_plans import any_plan, chain, matrix, random_graph, zoo_graph
+from random_plans import any_plan, chain, matrix, random_graph, two_pass_graph, zoo_graph
 from reshardings import Formulas, implied_bytes, random_cluster
 
 
 class Case:
     """A random graph under a random plan on a random cluster."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, make_graph: Callable[[Random], Graph] = random_graph) -> None:
         rng = Random(seed)
-        self.graph = random_graph(rng)
+        self.graph = make_graph(rng)
         self.plan = any_plan(rng, self.graph, random_cluster(rng, 8))
         self.x = Expansion(Site(self.graph), self.plan, Formulas())
         self.tasks = assemble(self.x)
 
     def __repr__(self) -> str:
-        return f"{self.graph}\n{self.plan} {dict(self.plan.strategies)} {dict(self.plan.inputs)}"
+        plan = self.plan
+        return f"{self.graph}\n{plan} {dict(plan.strategies)} {dict(plan.inputs)} {dict(plan.keep)}"
 
 
-cases = st.integers(0, 2**32).map(Case)
+cases = st.one_of(
+    st.integers(0, 2**32).map(Case),
+    st.integers(0, 2**32).map(lambda seed: Case(seed, two_pass_graph)),
+)
 
 
 def check_bytes(x, tasks):
     """What the transfers carry is what the shardings imply, move by move."""
     implied = 0
     for name, tensor in x.site.graph.tensors.items():
-        source = x.source(name)
-        for target in x.moves(name):
+        for (target, _), move in x.moves(name).items():
+            source = move.movement.source
             steps = reshard(x.cluster, x.costs, tensor.type, source, target).steps
             implied += sum(implied_bytes(step, tensor.type) for step in steps)
     assert int(tasks.nbytes.sum()) == implied
@@ -125,8 +130,8 @@ def test_new_values_of_several_inputs():
     tasks = assemble(x)
     verify(tasks)
     check_bytes(x, tasks)
-    assert {str(target) for target in x.moves(y)} == {"[S0]", "[S1]"}
-    assert [str(target) for target in x.moves("x")] == ["[S1]", "[S0]"]
+    assert {str(target) for target, _ in x.moves(y)} == {"[S0]", "[S1]"}
+    assert [str(target) for target, _ in x.moves("x")] == ["[S1]", "[S0]"]
     assert Incremental(graph, plan, Formulas()).propose({y: on_one(1)}) > 0
 
 
@@ -299,3 +304,29 @@ def test_memory_holds_every_input_and_is_the_sum_of_its_curve(case):
         _, curve = found.curve(device)
         assert curve.sum(axis=0).max() == found.peak[device]
         assert curve.sum(axis=0).min() == held
+
+
+@given(cases)
+def test_memory_is_there_before_it_is_used(case):
+    times = schedule(case.tasks)
+    found, values = memory(case.tasks, times), case.tasks.values
+    real = values.use_task < len(case.tasks)
+    assert (found.birth[values.use_value[real]] <= times.start[values.use_task[real]]).all()
+
+
+@given(st.integers(0, 2**32))
+def test_what_is_kept_decides_what_is_moved_twice(seed):
+    """With nothing kept, every copy is made once; bringing some back adds their bytes, and takes none away."""
+    case = Case(seed, two_pass_graph)
+    plain = Expansion(case.x.site, replace(case.plan, keep={}), Formulas())
+    for name in case.graph.tensors:
+        moves, before = case.x.moves(name), plain.moves(name)
+        assert all(not turn for _, turn in before)
+        if case.x.kept(name) is None:
+            assert moves.keys() == before.keys()
+        early = {(target, 0) for target, turn in moves if not turn}
+        assert early <= before.keys()
+        wanted = {target for target, _ in before}
+        again = {target for target, turn in moves if turn}
+        assert wanted <= {target for target, _ in moves}
+        assert again - wanted <= {case.x.source(name)}

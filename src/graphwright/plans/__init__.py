@@ -1,7 +1,23 @@
-"""The data between the stages: meshes, shardings, strategies, plans and task graphs. No behaviour beyond their own consistency."""
+"""The data between the stages: meshes, shardings, strategies, plans, frontiers and task graphs. No behaviour beyond their own consistency."""
 
+from graphwright.plans.figures import Figures, format_seconds, time_unit
+from graphwright.plans.frontier import (
+    Frontier,
+    does_not_fit,
+    figures_of,
+    make_frontier,
+    parse_limit,
+)
 from graphwright.plans.mesh import Mesh, device_array, part_numbers, whole_mesh
-from graphwright.plans.plan import Plan, check_plan, check_strategy, make_plan
+from graphwright.plans.plan import (
+    KEPT,
+    Kept,
+    Plan,
+    check_keep,
+    check_plan,
+    check_strategy,
+    make_plan,
+)
 from graphwright.plans.sharding import (
     Partial,
     Pieces,
@@ -30,11 +46,15 @@ from graphwright.plans.taskgraph import CATEGORIES, KINDS, Ints, TaskGraph, Valu
 
 __all__ = [
     "CATEGORIES",
+    "KEPT",
     "KINDS",
     "Along",
     "Choice",
+    "Figures",
+    "Frontier",
     "Ints",
     "Keep",
+    "Kept",
     "Mesh",
     "Partial",
     "Pieces",
@@ -48,18 +68,25 @@ __all__ = [
     "TaskGraph",
     "Values",
     "boxes",
+    "check_keep",
     "check_plan",
     "check_sharding",
     "check_strategy",
     "device_array",
+    "does_not_fit",
     "even_cuts",
     "even_pieces",
+    "figures_of",
+    "format_seconds",
     "local_bytes",
+    "make_frontier",
     "make_plan",
     "on_one",
     "parse_choice",
+    "parse_limit",
     "parse_placement",
     "part_numbers",
     "replicated",
+    "time_unit",
     "whole_mesh",
 ]

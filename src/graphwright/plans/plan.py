@@ -1,12 +1,15 @@
 """A plan: a strategy for every node of a graph, on a cluster.
 
-    {"format": "graphwright.plan", "version": 1, "graph": "<hash>", "cluster": "name = ...",
+    {"format": "graphwright.plan", "version": 2, "graph": "<hash>", "cluster": "name = ...",
      "strategies": [{"choices": ["b", "b", "b"], "nodes": ["convolution", ...]},
                     {"choices": [], "devices": [3], "shape": [], "nodes": ["mm"]}],
      "inputs": {"fc.weight": {"placements": ["S0", "R", "R"]}},
-     "algorithm": "data", "seed": 0, "made_by": "0.1.0"}
+     "keep": {"fc.weight": "before"},
+     "algorithm": "data", "seed": 0, "made_by": "0.1.0",
+     "figures": {"time": 0.0125, "memory": 14500000000, ...}}
 
 The cluster is there as its TOML text. Nodes with equal strategies share an entry. Reading checks every field; nothing in a file is executed.
+Version 1 had neither "keep" nor "figures".
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from graphwright.errors import (
     InvalidCluster,
@@ -26,15 +29,23 @@ from graphwright.errors import (
     PlanMismatch,
     UnknownDevice,
 )
+from graphwright.frozen import FrozenDict
 from graphwright.ir import Graph, read_whole, write_atomically
 from graphwright.machine import Cluster, from_toml, to_toml
+from graphwright.plans.figures import Figures
 from graphwright.plans.mesh import Mesh, whole_mesh
 from graphwright.plans.sharding import Sharding, check_sharding, parse_placement
 from graphwright.plans.strategy import Replicate, Strategy, parse_choice
 from graphwright.version import __version__
 
 FORMAT = "graphwright.plan"
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+
+Kept = Literal["before", "after"]
+KEPT: tuple[Kept, ...] = ("before", "after")
+_FIELDS = ("format", "version", "graph", "cluster")
+_BODY = ("algorithm", "seed", "made_by", "strategies", "inputs")
+_BODY_SINCE_2 = ("keep", "figures")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +53,9 @@ class Plan:
     """A strategy for every node, by the node's name; a node without one is replicated everywhere.
 
     `inputs` says where graph inputs live between steps; one that is not named lives as its first reader needs it.
+    `keep` says which copy of a tensor that the forward pass moves is kept for the rest of the step (TensorOpt section 4, tensor reuse): the
+    one "before" it was moved, or the one "after"; the other is moved again when it is needed. Both are kept of one that is not named.
+    `figures` is what was predicted.
     """
 
     strategies: Mapping[str, Strategy]
@@ -51,10 +65,13 @@ class Plan:
     algorithm: str = "given"
     seed: int | None = None
     made_by: str = __version__
+    keep: Mapping[str, Kept] = field(default_factory=dict)
+    figures: Figures | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategies", MappingProxyType(dict(self.strategies)))
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
+        object.__setattr__(self, "keep", FrozenDict(self.keep))
 
     def strategy(self, name: str) -> Strategy:
         """The strategy of a node."""
@@ -62,22 +79,20 @@ class Plan:
         return _replicate(self.cluster) if found is None else found
 
     def __repr__(self) -> str:
+        predicted = "" if self.figures is None else f": {self.figures}"
         return (
             f"Plan({self.algorithm}, {len(self.strategies):,} strategies, {len(set(self.strategies.values()))} distinct, "
-            f"on {self.cluster.num_devices} devices of {self.cluster.name})"
+            f"on {self.cluster.num_devices} devices of {self.cluster.name}{predicted})"
         )
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON: all of it, or nothing."""
-        write_atomically(path, (json.dumps(_to_json(self), indent=1) + "\n").encode())
+        write_json(path, _to_json(self))
 
     @staticmethod
     def load(path: str | Path) -> Plan:
         """Read a plan; what is not one is refused with the field that is wrong."""
-        try:
-            document = json.loads(read_whole(path))
-        except (ValueError, RecursionError) as error:
-            raise PlanFormatError(f"{path} is not JSON: {error}") from error
+        document = read_json(path)
         try:
             return _from_json(document)
         except PlanFormatError as error:
@@ -90,6 +105,7 @@ def make_plan(
     strategies: Mapping[str, Strategy | str],
     *,
     inputs: Mapping[str, Sharding] | None = None,
+    keep: Mapping[str, Kept] | None = None,
     algorithm: str = "given",
     seed: int | None = None,
 ) -> Plan:
@@ -100,6 +116,7 @@ def make_plan(
             for name, s in strategies.items()
         },
         inputs=inputs or {},
+        keep=keep or {},
         cluster=cluster,
         graph_hash=graph.hash,
         algorithm=algorithm,
@@ -141,12 +158,30 @@ def check_plan(plan: Plan, graph: Graph) -> None:
             raise InvalidStrategy(f"{name} cannot live as terms between steps: {sharding}")
         if sharding.pieces:
             raise InvalidStrategy(f"{name} lives in even parts between steps; leave its pieces out")
+    for name, kept in plan.keep.items():
+        check_keep(name, kept, graph)
 
 
-def _near(name: str, names: set[str]) -> str:
-    """Which nodes might have been meant; a node has the name of its first output."""
+def check_keep(name: str, kept: object, graph: Graph) -> None:
+    """Refuse to keep what the graph does not have, or to drop an input."""
+    if name not in graph.tensors:
+        raise PlanMismatch(
+            f"the plan keeps {name!r}, which the graph does not have{_near(name, set(graph.tensors), 'tensors')}"
+        )
+    if kept not in KEPT:
+        raise InvalidStrategy(
+            f"keep of {name}: {kept!r} is none of 'before' and 'after'; leave it out to keep both"
+        )
+    if kept == "after" and name in graph.inputs:
+        raise InvalidStrategy(
+            f"keep of {name}: it lives between steps, so what it is before it is moved is always kept; 'before' drops the moved copies"
+        )
+
+
+def _near(name: str, names: set[str], what: str = "nodes") -> str:
+    """Which names might have been meant; a node has the name of its first output."""
     found = get_close_matches(str(name), names, n=3, cutoff=0.3) or sorted(names)[:3]
-    return f"; its nodes are called {', '.join(map(repr, found))}, ..."
+    return f"; its {what} are called {', '.join(map(repr, found))}, ..."
 
 
 def check_strategy(strategy: Strategy, cluster: Cluster, what: str) -> None:
@@ -171,7 +206,31 @@ def _replicate(cluster: Cluster) -> Strategy:
 # -- JSON ---------------------------------------------------------------------------------------------
 
 
+def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
+    """Write a document: all of it, or nothing."""
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a document, whatever is in it."""
+    try:
+        return json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
+        raise PlanFormatError(f"{path} is not JSON: {error}") from error
+
+
 def _to_json(plan: Plan) -> dict[str, Any]:
+    head = {
+        "format": FORMAT,
+        "version": PLAN_VERSION,
+        "graph": plan.graph_hash,
+        "cluster": to_toml(plan.cluster),
+    }
+    return head | body_to_json(plan)
+
+
+def body_to_json(plan: Plan) -> dict[str, Any]:
+    """All of a plan but its graph and cluster, which the plans of a frontier share."""
     by_strategy: dict[Strategy, list[str]] = {}
     for name, strategy in plan.strategies.items():
         by_strategy.setdefault(strategy, []).append(name)
@@ -186,15 +245,13 @@ def _to_json(plan: Plan) -> dict[str, Any]:
         for name, sharding in plan.inputs.items()
     }
     return {
-        "format": FORMAT,
-        "version": PLAN_VERSION,
-        "graph": plan.graph_hash,
-        "cluster": to_toml(plan.cluster),
         "algorithm": plan.algorithm,
         "seed": plan.seed,
         "made_by": plan.made_by,
         "strategies": entries,
         "inputs": inputs,
+        "keep": dict(plan.keep),
+        "figures": None if plan.figures is None else plan.figures.to_json(),
     }
 
 
@@ -205,62 +262,106 @@ def _mesh_json(mesh: Mesh) -> dict[str, Any]:
 def _from_json(document: Any) -> Plan:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PlanFormatError(f"not a plan: the field format has to be {FORMAT!r}")
-    if document.get("version") != PLAN_VERSION:
+    version = document.get("version")
+    if type(version) is not int or not 1 <= version <= PLAN_VERSION:
         raise PlanFormatError(
-            f"version {document.get('version')!r}; this Graphwright reads version {PLAN_VERSION}: plan again"
+            f"version {version!r}; this Graphwright reads versions 1 to {PLAN_VERSION}: plan again"
         )
+    body = {name: value for name, value in document.items() if name not in _FIELDS}
+    if version == 1:
+        refuse_unknown(body, _BODY)
+        body |= {"keep": {}, "figures": None}
+    return body_from_json(body, read_cluster(document), read_field(document, "graph", str))
+
+
+def read_cluster(document: Mapping[str, Any]) -> Cluster:
+    """The cluster of a document, from its TOML text."""
     try:
-        cluster = from_toml(_field(document, "cluster", str), "cluster")
+        return from_toml(read_field(document, "cluster", str), "cluster")
     except InvalidCluster as error:
         raise PlanFormatError(f"cluster: {error}") from error
+
+
+def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
+    """The plan that `body_to_json` wrote."""
+    if not isinstance(body, dict):
+        raise PlanFormatError(f"a plan has to be a table, not {body!r}")
+    refuse_unknown(body, _BODY + _BODY_SINCE_2)
+    seed, figures = body.get("seed"), body.get("figures")
+    if seed is not None and type(seed) is not int:
+        raise PlanFormatError(f"seed has to be a whole number, not {seed!r}")
+    keep = read_field(body, "keep", dict)
+    for name, kept in keep.items():
+        if kept not in KEPT:
+            raise PlanFormatError(f"keep.{name}: {kept!r} is none of 'before' and 'after'")
+    return Plan(
+        strategies=_strategies(body),
+        inputs=_inputs(body),
+        cluster=cluster,
+        graph_hash=graph_hash,
+        algorithm=read_field(body, "algorithm", str),
+        seed=seed,
+        made_by=read_field(body, "made_by", str),
+        keep=keep,
+        figures=None if figures is None else Figures.from_json(figures),
+    )
+
+
+def _strategies(body: Mapping[str, Any]) -> dict[str, Strategy]:
     strategies: dict[str, Strategy] = {}
-    for number, entry in enumerate(_field(document, "strategies", list)):
+    for number, entry in enumerate(read_field(body, "strategies", list)):
         where = f"strategies[{number}]"
         if not isinstance(entry, dict):
             raise PlanFormatError(f"{where} has to be a table")
         try:
-            choices = tuple(parse_choice(_text(w)) for w in _field(entry, "choices", list))
+            refuse_unknown(entry, ("choices", "devices", "shape", "nodes"))
+            choices = tuple(parse_choice(_text(w)) for w in read_field(entry, "choices", list))
             mesh = _mesh(entry) if "devices" in entry else None
             strategy = Strategy(choices, mesh)
-            for name in _field(entry, "nodes", list):
+            for name in read_field(entry, "nodes", list):
                 if strategies.setdefault(_text(name), strategy) is not strategy:
                     raise PlanFormatError(f"{name!r} has a strategy already")
         except (InvalidStrategy, PlanFormatError) as error:
             raise PlanFormatError(f"{where}: {error}") from error
+    return strategies
+
+
+def _inputs(body: Mapping[str, Any]) -> dict[str, Sharding]:
     inputs: dict[str, Sharding] = {}
-    for name, entry in _field(document, "inputs", dict).items():
+    for name, entry in read_field(body, "inputs", dict).items():
         try:
-            words = _field(entry, "placements", list)
+            words = read_field(entry, "placements", list)
+            refuse_unknown(entry, ("placements", "devices", "shape"))
             placements = tuple(parse_placement(_text(w)) for w in words)
             inputs[name] = Sharding(_mesh(entry), placements)
         except (InvalidStrategy, PlanFormatError) as error:
             raise PlanFormatError(f"inputs.{name}: {error}") from error
-    seed = document.get("seed")
-    if seed is not None and type(seed) is not int:
-        raise PlanFormatError(f"seed has to be a whole number, not {seed!r}")
-    return Plan(
-        strategies=strategies,
-        inputs=inputs,
-        cluster=cluster,
-        graph_hash=_field(document, "graph", str),
-        algorithm=_field(document, "algorithm", str),
-        seed=seed,
-        made_by=_field(document, "made_by", str),
-    )
+    return inputs
 
 
 def _mesh(entry: Mapping[str, Any]) -> Mesh:
-    devices, shape = _field(entry, "devices", list), _field(entry, "shape", list)
+    devices, shape = read_field(entry, "devices", list), read_field(entry, "shape", list)
     if not all(type(n) is int for n in (*devices, *shape)):
         raise PlanFormatError("devices and shape hold whole numbers")
     return Mesh(tuple(devices), tuple(shape))
 
 
-def _field(table: Any, name: str, kind: type) -> Any:
+def read_field(table: Any, name: str, kind: type) -> Any:
+    """A field of a document, of the type that it has to have."""
     value = table.get(name) if isinstance(table, dict) else None
     if type(value) is not kind:
         raise PlanFormatError(f"{name} has to be of type {kind.__name__}, not {value!r}")
     return value
+
+
+def refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse fields that nobody would read."""
+    for name in table:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            raise PlanFormatError(
+                f"unknown field {name!r}" + (f"; meant is perhaps {near[0]!r}" if near else "")
+            )
 
 
 def _text(value: object) -> str:

@@ -8,12 +8,13 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from graphwright.simulate.api import simulate
-from graphwright.simulate.costs import CostModel
+from graphwright.simulate.api import Simulator, simulate
+from graphwright.simulate.costs import CostModel, rate_dtype
 from graphwright.simulate.delta import DeltaSchedule
 from graphwright.simulate.engine import Schedule, schedule
 from graphwright.simulate.incremental import Incremental
 from graphwright.simulate.memory import Memory, memory
+from graphwright.simulate.predicted import figures
 from graphwright.simulate.timeline import Timeline
 
 __all__ = [
@@ -22,8 +23,11 @@ __all__ = [
     "Incremental",
     "Memory",
     "Schedule",
+    "Simulator",
     "Timeline",
+    "figures",
     "memory",
+    "rate_dtype",
     "schedule",
     "simulate",
 ]

@@ -16,7 +16,7 @@ from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from graphwright.simulate.timeline import Timeline
-from graphwright.tasks import Costs, Expansion, Site, assemble
+from graphwright.tasks import Costs, Expansion, Movements, Site, assemble
 
 
 def simulate(
@@ -58,20 +58,32 @@ def simulate(
         )
     chosen = _on_cluster(graph, plan, None if cluster is None else find_cluster(cluster))
     with collection_paused():
-        expansion = Expansion(Site(graph), chosen, model)
+        return Simulator(Site(graph), chosen.cluster, model).run(chosen)
+
+
+class Simulator:
+    """Times plans of one graph on one cluster; what they have in common is worked out once."""
+
+    def __init__(self, site: Site, cluster: Cluster, costs: Costs) -> None:
+        self.site, self.costs = site, costs
+        self.cache = Movements(cluster, costs)
+
+    def run(self, plan: Plan) -> Timeline:
+        """The timeline of one step."""
+        expansion = Expansion(self.site, plan, self.costs, self.cache)
         tasks = assemble(expansion)
-    times = schedule(tasks)
-    return Timeline(
-        graph=graph,
-        cluster=chosen.cluster,
-        tasks=tasks,
-        schedule=times,
-        memory=memory(tasks, times),
-        plan=chosen.algorithm,
-        seed=chosen.seed,
-        repeated=_repeated(expansion, chosen),
-        costs=_sources(model),
-    )
+        times = schedule(tasks)
+        return Timeline(
+            graph=self.site.graph,
+            cluster=plan.cluster,
+            tasks=tasks,
+            schedule=times,
+            memory=memory(tasks, times),
+            plan=plan.algorithm,
+            seed=plan.seed,
+            repeated=_repeated(expansion, plan),
+            costs=_sources(self.costs),
+        )
 
 
 def _on_cluster(

@@ -61,6 +61,10 @@ class CostModel:
                     return table.time(traffic.nbytes)
         return analytic(traffic)
 
+    def has_measured(self, device: Device) -> bool:
+        """Whether anything was measured on such a device."""
+        return self._measured and bool(self._measurements_of(device.name))
+
     def roofline(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
         """Seconds by the formula, whatever was measured."""
         text = attrs.text if type(attrs) is Attrs else Attrs(attrs).text

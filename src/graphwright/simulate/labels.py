@@ -6,26 +6,12 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from graphwright.plans import format_seconds, time_unit
 from graphwright.version import __version__
 
+__all__ = ["caption", "format_seconds", "time_unit", "version"]
+
 CHECKOUT = Path(__file__).parents[3]
-
-
-def format_seconds(seconds: float) -> str:
-    """Write a length of time with three digits: `1.25 ms`."""
-    if seconds == 0:
-        return "0 s"
-    unit, scale = time_unit(seconds)
-    value = seconds / scale
-    return f"{value:,.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
-
-
-def time_unit(seconds: float) -> tuple[str, float]:
-    """The unit to write a length of time in, and its seconds."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= 0.9995 * scale:  # what would round to 1000 goes to the next unit
-            return unit, scale
-    return "ns", 1e-9
 
 
 @cache

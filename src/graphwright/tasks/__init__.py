@@ -9,24 +9,28 @@ from graphwright.tasks.assemble import assemble, overwrite_pairs, pace_pairs
 from graphwright.tasks.compiled import compiled
 from graphwright.tasks.costs import Costs, Traffic
 from graphwright.tasks.expansion import (
+    Copy,
     Expansion,
     Move,
-    Site,
+    Movements,
     compute_position,
     key_base,
     place_all,
     place_node,
 )
-from graphwright.tasks.movement import Movement, common_places
+from graphwright.tasks.movement import Movement, common_places, join_on_device
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
+from graphwright.tasks.site import Site
 from graphwright.tasks.steps import Step, Transfer
 
 __all__ = [
+    "Copy",
     "Costs",
     "Expansion",
     "Move",
     "Movement",
+    "Movements",
     "Placed",
     "Resharding",
     "Site",
@@ -39,6 +43,7 @@ __all__ = [
     "compute_position",
     "expand",
     "gather_then_slice",
+    "join_on_device",
     "key_base",
     "overwrite_pairs",
     "pace_pairs",

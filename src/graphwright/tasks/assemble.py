@@ -5,6 +5,9 @@ them becomes edges:
 
     producer part --> reader part                    same sharding: device by device
     producer part --> transfers --> reader part      moved; where a device keeps some of its own, also directly
+
+What is moved once the tensor is made follows the producer's block. What is fetched for its first reader precedes that reader's: inputs of the graph
+and views of them, and what is brought back for late nodes.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from graphwright.plans import (
     local_bytes,
 )
 from graphwright.tasks.compact import compressed_rows
-from graphwright.tasks.expansion import Expansion, Move, compute_position, key_base, resting
-from graphwright.tasks.movement import EXTERNAL, common_places, places
+from graphwright.tasks.expansion import Copy, Expansion, Move, compute_position, key_base, resting
+from graphwright.tasks.movement import EXTERNAL, common_places, join_on_device, places
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -35,12 +38,10 @@ _COMMUNICATION = CATEGORIES.index("communication")
 
 
 @dataclass(slots=True, eq=False)
-class _Copy:
-    """A tensor in one sharding: the block that it comes from (None for what is there from the start) and its memory.
+class _Made:
+    """A copy of a tensor: its memory and, where it was moved, how and in which block."""
 
-    `via` is the movement's block, where there is one.
-    """
-
+    tensor: str
     values: Ints
     via: int | None = None
     move: Move | None = None
@@ -75,31 +76,38 @@ class _Assembly:
         self.columns: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
         self.edges, self.births, self.uses = _Pairs(), _Pairs(), _Pairs()
         self.labels: list[str] = []
-        self.copies: dict[tuple[str, Sharding], _Copy] = {}
+        self.copies: dict[Copy, _Made] = {}
+        self.waiting: dict[int, list[Move]] = {}
         self.base: list[int] = []
         self.size = expansion.cluster.num_devices
 
     def run(self) -> TaskGraph:
         """Lay out all blocks."""
-        before = self._moves_of_inputs()
-        for i in range(len(self.graph.nodes)):
-            for move in before.get(i, ()):
-                self._move(move)
-            self._node(i)
-        for move in before.get(len(self.graph.nodes), ()):
-            self._move(move)
-        return self._task_graph()
-
-    def _moves_of_inputs(self) -> dict[int, list[Move]]:
-        """Place the inputs, and say which of their moves come before which node."""
-        found: dict[int, list[Move]] = {}
         for name in self.graph.inputs:
             sharding = self.x.source(name)
             values = self._make_values(name, sharding, persistent=True)
-            self.copies[name, sharding] = _Copy(values)
-            for move in self.x.moves(name).values():
-                found.setdefault((move.position - 1) // 2, []).append(move)
-        return {i: sorted(moves, key=lambda m: m.number) for i, moves in found.items()}
+            self.copies[Copy(name, sharding, 0)] = _Made(name, values)
+            self._put_off(name)
+        for i in range(len(self.graph.nodes)):
+            self._move_all(self.waiting.pop(i, []))
+            self._node(i)
+        self._move_all(self.waiting.pop(len(self.graph.nodes), []))
+        return self._task_graph()
+
+    def _put_off(self, name: str) -> list[Move]:
+        """Note which moves of a tensor come before which node; returns the others, which are next."""
+        now: list[Move] = []
+        for move in self.x.moves(name).values():
+            node, later = divmod(move.position - 1, 2)
+            if later:
+                now.append(move)
+            else:
+                self.waiting.setdefault(node, []).append(move)
+        return now
+
+    def _move_all(self, moves: list[Move]) -> None:
+        for move in sorted(moves, key=lambda m: m.number):
+            self._move(move)
 
     # -- blocks -----------------------------------------------------------------------------------
 
@@ -127,7 +135,7 @@ class _Assembly:
                 continue
             needed = placed.inputs[arg]
             assert needed is not None
-            copy = self.copies[name, needed]
+            copy = self.copies[self.x.reading(name, needed, i)]
             self._read(name, copy, tasks)
             if not self.site.is_view[i]:
                 self._use(copy.values, tasks)
@@ -138,24 +146,24 @@ class _Assembly:
         moves: list[Move] = []
         for output, name in enumerate(node.outputs):
             sharding = placed.outputs[output]
-            self.copies[name, sharding] = _Copy(self._output_values(i, name, sharding, tasks))
-            moves += self.x.moves(name).values()
-        for move in sorted(moves, key=lambda m: m.number):
-            self._move(move)
+            values = self._output_values(i, name, sharding, tasks)
+            self.copies[Copy(name, sharding, 0)] = _Made(name, values)
+            moves += self._put_off(name)
+        self._move_all(moves)
 
     def _spare_old_values(self, i: int, base: int) -> None:
-        """Who writes a new value waits until the old one has been sent where it is needed."""
-        for name in self.graph.nodes[i].outputs:
-            for old in self.site.replaces.get(name, ()):
-                for move in self.x.moves(old).values():
-                    copy = self.copies.get((old, move.target))
-                    if copy is not None and copy.via is not None:
-                        tasks, parts = overwrite_pairs(self.x, move, i)
-                        self.edges.add(copy.via + tasks, base + parts)
+        """Who writes a new value waits until the old one, or a view of it, has been sent where it is needed."""
+        olds = [o for name in self.graph.nodes[i].outputs for o in self.site.replaces.get(name, ())]
+        for name in (alias for old in olds for alias in self.site.family[old]):
+            for move in self.x.moves(name).values():
+                copy = self.copies.get(Copy(name, move.target, move.turn))
+                if copy is not None and copy.via is not None:
+                    tasks, parts = overwrite_pairs(self.x, move, i)
+                    self.edges.add(copy.via + tasks, base + parts)
 
     def _move(self, move: Move) -> None:
         m, base = move.movement, self.num_tasks
-        source = self.copies[move.tensor, m.source]
+        source = self.copies[Copy(move.tensor, m.source, 0)]
         self._add_tasks(
             key_base(move.position, move.number),
             duration=m.duration,
@@ -168,29 +176,44 @@ class _Assembly:
             load=m.load,
         )
         if m.num_tasks:
-            self.labels.append(f"%{move.tensor}")
-        made = self.site.producer.get(move.tensor)
-        if made is not None:
-            self.edges.add(self.base[made[0]] + m.reads[0], base + m.reads[1])
-        elif move.pacemaker is not None:
+            self.labels.append(f"%{move.tensor}{' again' if move.turn else ''}")
+        before, after = self._waits(source, m.reads)
+        self.edges.add(before, base + after)
+        if move.pacemaker is not None:
             self._pace(move.pacemaker, move, base)
         self.edges.add(base + m.edges[0], base + m.edges[1])
-        self.copies[move.tensor, move.target] = _Copy(
-            self._moved_values(move, source, base), via=base, move=move
+        self.copies[Copy(move.tensor, move.target, move.turn)] = _Made(
+            move.tensor, self._moved_values(move, source, base), via=base, move=move
         )
 
-    def _read(self, name: str, copy: _Copy, tasks: Ints) -> None:
-        """What a reader's parts wait for."""
+    def _read(self, name: str, copy: _Made, tasks: Ints) -> None:
+        """What a reader's parts wait for: what the copy comes from, and, where it is that of what a view shows, the view."""
         made = self.site.producer.get(name)
+        if made is not None and (copy.move is None or copy.tensor != name):
+            self.edges.add(self.base[made[0]] + np.arange(len(tasks), dtype=np.int32), tasks)
+        if copy.move is not None:
+            assert copy.via is not None
+            m = copy.move.movement
+            self.edges.add(copy.via + m.gives[1], tasks[m.gives[0]])
+            source = self.copies[Copy(copy.tensor, m.source, 0)]
+            before, after = self._waits(source, m.keeps)
+            self.edges.add(before, tasks[after])
+
+    def _waits(self, copy: _Made, readers: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+        """(task, reader) for each (place, reader) of a copy and each task that the place has it from."""
+        made = self.site.producer.get(copy.tensor)
         if copy.move is None:
-            if made is not None:
-                self.edges.add(self.base[made[0]] + np.arange(len(tasks), dtype=np.int32), tasks)
-            return
+            if made is None:
+                return readers[0][:0], readers[0][:0]
+            return self.base[made[0]] + readers[0], readers[1]
         assert copy.via is not None
         m = copy.move.movement
-        self.edges.add(copy.via + m.gives[1], tasks[m.gives[0]])
-        if made is not None:
-            self.edges.add(self.base[made[0]] + m.keeps[0], tasks[m.keeps[1]])
+        kept, at = self._waits(self.copies[Copy(copy.tensor, m.source, 0)], m.keeps)
+        ready = (
+            np.concatenate([m.gives[0], at]),
+            np.concatenate([copy.via + m.gives[1], kept]).astype(np.int32),
+        )
+        return join_on_device(ready, readers)
 
     def _pace(self, pacemaker: int, move: Move, base: int) -> None:
         sources, readers = pace_pairs(self.x, pacemaker, move)
@@ -225,27 +248,30 @@ class _Assembly:
         if name in self.site.replaces and self._in_place(i, name, sharding):
             return np.full(len(tasks), NO_VALUE, np.int32)
         if self.site.is_view[i]:
-            node = self.graph.nodes[i]
-            arg = next(a for a, n in enumerate(node.inputs) if n is not None)
-            viewed, needed = node.inputs[arg], self.x.placed[i].inputs[arg]
-            assert viewed is not None and needed is not None
-            return self.copies[viewed, needed].values
+            viewed, arg = self.site.viewed(i)
+            needed = self.x.placed[i].inputs[arg]
+            assert needed is not None
+            return self.copies[self.x.reading(viewed, needed, i)].values
         values = self._make_values(name, sharding, persistent=False)
         self.births.add(values, tasks)
         return values
 
     def _in_place(self, i: int, name: str, sharding: Sharding) -> bool:
-        """Whether a new value can be written over the old one: it is where that is, and nobody reads that later."""
+        """Whether a new value can be written over the old one: it is where that is, and nobody reads that, or a view of it, later."""
+        site = self.site
         return all(
-            self.x.source(old) == sharding and all(r <= i for r, _ in self.site.readers[old])
-            for old in self.site.replaces[name]
+            self.x.source(old) == sharding
+            and all(r <= i for alias in site.family[old] for r, _ in site.readers[alias])
+            for old in site.replaces[name]
         )
 
-    def _moved_values(self, move: Move, source: _Copy, base: int) -> Ints:
+    def _moved_values(self, move: Move, source: _Made, base: int) -> Ints:
         m = move.movement
         sizes = m.buffer_nbytes
         places = [self.x.source(old) for old in self.site.replaces.get(move.tensor, ())]
-        if move.target in places:  # the last step writes to where the old value is
+        if (
+            move.target in places and not move.turn
+        ):  # the last step writes to where the old value is
             sizes = sizes.copy()
             sizes[m.result[m.result != EXTERNAL]] = 0
         first = self.num_values
@@ -257,9 +283,25 @@ class _Assembly:
         there = np.where(m.result_place >= 0, m.result_place, 0)
         own = np.where(m.result_place >= 0, source.values[there], NO_VALUE)
         found = np.where(outside, own, first + m.result).astype(np.int32)
-        if outside.any() and m.gives[0].size and len(self.x.wanted(move.tensor)) > 1:
+        if outside.any() and m.gives[0].size and len(self.x.needs(move.tensor)) > 1:
             self._keep_terms(move, found, outside, base)
+        if outside.any() and not move.turn and self.x.kept(move.tensor) == "after":
+            self._copy_slices(move, found, outside)
         return found
+
+    def _copy_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
+        """Part of what a device has gets memory of its own where the whole is not to be held for it."""
+        m, type = move.movement, self.graph.tensors[move.tensor].type
+        sizes = local_bytes(m.target, type)
+        at = np.where(m.result_place >= 0, m.result_place, 0)
+        smaller = outside & (m.result_place >= 0) & (sizes < local_bytes(m.source, type)[at])
+        smaller[m.gives[0]] = False
+        fresh = np.flatnonzero(smaller)
+        if len(fresh):
+            devices = device_array(m.target.mesh)[fresh]
+            values[fresh] = self._values(sizes[fresh], devices, _COMMUNICATION, persistent=False)
+            maker, _ = self.site.producer[move.tensor]
+            self.births.add(values[fresh], self.base[maker] + at[fresh])
 
     def _keep_terms(self, move: Move, values: Ints, outside: NDArray[np.bool_], base: int) -> None:
         """Sums are made in place, but not where somebody else still needs the terms: then they get memory of their own."""
@@ -285,7 +327,7 @@ class _Assembly:
         """What the step returns is there until its end."""
         source = self.x.source(name)
         final = source if not source.is_partial else resting(source)
-        values = self.copies[name, final].values
+        values = self.copies[Copy(name, final, 0)].values
         self._use(values, np.full(len(values), self.num_tasks, dtype=np.int32))
 
     # -- all of it --------------------------------------------------------------------------------

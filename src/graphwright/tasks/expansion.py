@@ -1,8 +1,19 @@
-"""What a plan makes of a graph: where every operator's parts are, where every tensor is, and how it gets to where it is needed.
+r"""What a plan makes of a graph: where every operator's parts are, where every tensor is, and how it gets to where it is needed.
 
     source(t)       the sharding in which a tensor is made, or in which an input lives between steps
-    wanted(t)       the shardings in which it is needed: by its readers, and, as the new value of an input, where that lives
+    needs(t)        the shardings in which it is needed: by its readers, and, as the new value of an input, where that lives
     movement        from the source to each of them; readers that need the same share one copy
+
+That copy, or the source itself, is held from the forward pass to the backward pass. A plan's `keep` says which of them is, and the other one
+is brought back when a node behind the forward pass, a *late* one, comes close to needing it (TensorOpt section 4, tensor reuse):
+
+             forward pass                          later
+    before   source ------------------------------ source --> copy again      FSDP: parameters are gathered twice
+                   \--> copy
+    after    source                                /--> source again
+                   \--> copy --------------------- copy
+
+A view that a forward node made is no copy: a late node that reads it reads what it shows, and brings that back where it has to.
 
 From this `assemble` makes the whole task graph, and `simulate.Incremental` the difference that one operator's new strategy makes.
 """
@@ -13,16 +24,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.describe import Types, properties, types_of
 from graphwright.errors import InvalidStrategy
-from graphwright.ir import CONSTANT_OP, Attrs, Graph, Node, Role, TensorType
+from graphwright.ir import CONSTANT_OP, Graph, Node, TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import (
-    CATEGORIES,
+    Kept,
     Partial,
     Plan,
     Replicated,
@@ -38,154 +49,30 @@ from graphwright.tasks.costs import Costs
 from graphwright.tasks.movement import Movement, movement, picoseconds
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import reshard
-
-PREFETCH = 8
-"""A graph input that has to be moved is fetched when the device has come this close, in nodes that compute, to its first reader."""
-
-_LOOKAHEAD = 8
-"""How many readers in a row are asked what a node without a cause is for."""
+from graphwright.tasks.site import Site
 
 _LOCAL_BITS = 17
 _MOVE_BITS = 26
-_ROLES = {
-    Role.PARAMETER: "parameter",
-    Role.BUFFER: "parameter",
-    Role.OPTIMIZER_STATE: "optimizer_state",
-}
 
 
-class Site:
-    """What the graph itself says, worked out once: readers, producers, views, categories of memory."""
+class Copy(NamedTuple):
+    """A tensor in one sharding; `turn` is 1 for what is brought back for late nodes, otherwise 0."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.position = {node.name: i for i, node in enumerate(graph.nodes)}
-        self.types = [types_of(graph, node) for node in graph.nodes]
-        self.attrs = [
-            n.attrs if isinstance(n.attrs, Attrs) else Attrs(n.attrs) for n in graph.nodes
-        ]
-        self.producer: dict[str, tuple[int, int]] = {}
-        self.readers: dict[str, list[tuple[int, int]]] = {name: [] for name in graph.tensors}
-        for i, node in enumerate(graph.nodes):
-            for arg, name in enumerate(node.inputs):
-                if name is not None:
-                    self.readers[name].append((i, arg))
-            for output, name in enumerate(node.outputs):
-                self.producer[name] = (i, output)
-        self.replaces: dict[str, list[str]] = {}
-        for old, new in graph.updates.items():
-            self.replaces.setdefault(new, []).append(old)
-        self.is_view = [
-            node.op != CONSTANT_OP and _is_view(node.op, a, t)
-            for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
-        ]
-        self._computing = self._computing_before()
-        self.results = frozenset(graph.outputs) - self.replaces.keys()
-        self.turns = self._turns()
-
-    def pacemaker(self, reader: int) -> int | None:
-        """The node after which an input that `reader` is the first to need is fetched."""
-        before = self._computing[reader]
-        return before[-PREFETCH] if len(before) >= PREFETCH else None
-
-    def writer(self, name: str) -> int | None:
-        """The node that makes the new value of an input, which is written to where the old one is."""
-        new = self.graph.updates.get(name)
-        made = None if new is None else self.producer.get(new)
-        return None if made is None else made[0]
-
-    def _turns(self) -> dict[int, tuple[int, ...]]:
-        """Nodes that wait for others without reading what they make, device by device.
-
-        Those that would be ready at once wait for what they are joined with; and who writes a new value waits for the readers of the old.
-        """
-        found: dict[int, list[int]] = {
-            after: [before] for after, before in self._unprompted().items()
-        }
-        for name in self.graph.updates:
-            writer = self.writer(name)
-            if writer is not None:
-                earlier = [reader for reader, _ in self.readers[name] if reader < writer]
-                found.setdefault(writer, []).extend(dict.fromkeys(earlier))
-        return {after: tuple(befores) for after, befores in found.items()}
-
-    def category(self, name: str) -> int:
-        """The category of a tensor's memory, as a number of CATEGORIES."""
-        tensor = self.graph.tensors[name]
-        if tensor.role is Role.GRADIENT and tensor.of is not None:
-            of = self.graph.tensors[tensor.of]
-            return CATEGORIES.index("gradient" if of.role is Role.PARAMETER else "activation")
-        return CATEGORIES.index(_ROLES.get(tensor.role, "activation"))
-
-    def _computing_before(self) -> list[tuple[int, ...]]:
-        """For every node, the last PREFETCH nodes before it that compute something from something."""
-        recent: tuple[int, ...] = ()
-        found: list[tuple[int, ...]] = []
-        for i, node in enumerate(self.graph.nodes):
-            found.append(recent)
-            if not self.is_view[i] and any(name is not None for name in node.inputs):
-                recent = (*recent[1 - PREFETCH :], i) if PREFETCH > 1 else (i,)
-        return found
-
-    def _prompted(self) -> set[str]:
-        """What depends on the data of the step, through any number of nodes."""
-        given = {n for n in self.graph.inputs if self.graph.tensors[n].role is Role.INPUT}
-        for node in self.graph.nodes:
-            if any(name in given for name in node.inputs):
-                given.update(node.outputs)
-        return given - set(self.graph.inputs)
-
-    def _unprompted(self) -> dict[int, int]:
-        """Nodes that nothing but inputs of the graph lead to, each with a node that it waits for.
-
-        They would be ready at once, and hold what they make until it is needed: so ``momentum * state`` waits for the gradient that it is to
-        be added to. Single numbers need no such care.
-        """
-        prompted = self._prompted()
-        found: dict[int, int] = {}
-        for i, node in enumerate(self.graph.nodes):
-            tiny = all(self.graph.tensors[name].type.rank == 0 for name in node.outputs)
-            if prompted.isdisjoint(node.outputs) and not self.is_view[i] and not tiny:
-                before = self._counterpart(i, prompted)
-                if before is not None:
-                    found[i] = before
-        return found
-
-    def _counterpart(self, i: int, prompted: set[str]) -> int | None:
-        """Where what joins the result of a node in its first reader comes from, or the computing node before it."""
-        last = self._computing[i][-1] if self._computing[i] else None
-        current = i
-        for _ in range(_LOOKAHEAD):
-            readers = [
-                r for name in self.graph.nodes[current].outputs for r, _ in self.readers[name]
-            ]
-            if not readers:
-                break
-            current = min(readers)
-            makers = [
-                self.producer[name][0]
-                for name in self.graph.nodes[current].inputs
-                if name in prompted
-            ]
-            earlier = [maker for maker in makers if maker < i]
-            if earlier:
-                return max(earlier)
-            if makers:
-                break
-        return last
-
-
-@lru_cache(maxsize=65536)
-def _is_view(op: str, attrs: Attrs, types: Types) -> bool:
-    return properties(op, attrs, types).view
+    tensor: str
+    sharding: Sharding
+    turn: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """One tensor brought to one sharding; `number` orders the moves that follow one node or precede it."""
+    """One tensor brought to one sharding; `number` orders the moves that follow one node or precede it.
+
+    It starts from the copy that the tensor has in the movement's source sharding, in turn 0.
+    """
 
     tensor: str
     target: Sharding
+    turn: int
     movement: Movement
     position: int
     number: int
@@ -193,15 +80,33 @@ class Move:
 
 
 class Expansion:
-    """A graph under a plan; `placed` may be exchanged node by node."""
+    """A graph under a plan; `placed` may be exchanged node by node. Plans for one cluster and cost model may share a `cache`."""
 
-    def __init__(self, site: Site, plan: Plan, costs: Costs) -> None:
+    def __init__(
+        self, site: Site, plan: Plan, costs: Costs, cache: Movements | None = None
+    ) -> None:
         check_plan(plan, site.graph)
         self.site, self.cluster, self.costs = site, plan.cluster, costs
         self.mesh = whole_mesh(self.cluster)
         self.given: Mapping[str, Sharding] = plan.inputs
-        self.cache = Movements(self.cluster, costs)
+        self.keep: Mapping[str, Kept] = {}
+        self.reused: frozenset[str] = frozenset()
+        self._reuses: dict[str, _Reuse] = {}
+        self.cache = Movements(self.cluster, costs) if cache is None else cache
         self.placed = [self.place(node, plan.strategy(node.name)) for node in site.graph.nodes]
+        self.keep_copies(plan.keep)
+
+    def exchange(self, node: int, placed: Placed) -> None:
+        """Give a node another place."""
+        self.placed[node] = placed
+        self._reuses.clear()
+
+    def keep_copies(self, keep: Mapping[str, Kept]) -> None:
+        """Say which copies are kept for late nodes."""
+        self.keep = dict(keep)
+        families = {self.site.root[name] for name in keep}
+        self.reused = frozenset(name for of in families for name in self.site.family[of])
+        self._reuses.clear()
 
     def place(self, node: Node, strategy: Strategy) -> Placed:
         """Spread a node over devices by a strategy."""
@@ -225,43 +130,139 @@ class Expansion:
             return resting(needed)
         return replicated(self.mesh)
 
-    def wanted(self, name: str) -> dict[Sharding, int | None]:
-        """The shardings in which a tensor is needed, with the first node that needs it so, None for the end of the step."""
-        found: dict[Sharding, int | None] = {}
-        for reader, arg in self.site.readers[name]:
+    def needs(self, name: str) -> dict[tuple[Sharding, int], int | None]:
+        """The shardings in which a tensor is needed, in which turn, and the first node that needs it so, None for the end of the step."""
+        found: dict[tuple[Sharding, int], int | None] = {}
+        again: dict[Sharding, int] = {}
+        site = self.site
+        for reader, arg in site.readers[name]:
             needed = self.placed[reader].inputs[arg]
             assert needed is not None
-            found.setdefault(needed, reader)
-        for replaced in self.site.replaces.get(name, ()):
-            found.setdefault(self.source(replaced), None)
-        if name in self.site.results and self.source(name).is_partial:
-            found.setdefault(resting(self.source(name)), None)  # what the step returns is whole
-        return found
+            if name not in self.reused:
+                found.setdefault((needed, 0), reader)
+                continue
+            copy, first = self.reading(name, needed, reader), [reader]
+            if not copy.turn:
+                found.setdefault((needed, 0), reader)
+                if site.shows(reader, name, arg) and not site.late[reader]:
+                    copy, first = self._late_copy(name, needed), self._late_readers(reader)
+            if copy == Copy(name, needed, 1) and first:
+                again[needed] = min(again.get(needed, first[0]), *first)
+        for replaced in site.replaces.get(name, ()):
+            found.setdefault((self.source(replaced), 0), None)
+        if name in site.results and self.source(name).is_partial:  # what the step returns is whole
+            found.setdefault((resting(self.source(name)), 0), None)
+        return found | {(needed, 1): first for needed, first in again.items()}
 
-    def moves(self, name: str) -> dict[Sharding, Move]:
-        """How a tensor gets to each sharding in which it is needed and is not."""
+    def moves(self, name: str) -> dict[tuple[Sharding, int], Move]:
+        """How a tensor gets to each sharding in which it is needed and is not, turn by turn."""
         source = self.source(name)
-        found: dict[Sharding, Move] = {}
+        found: dict[tuple[Sharding, int], Move] = {}
         made = self.site.producer.get(name)
         type = self.site.graph.tensors[name].type
-        for target, reader in self.wanted(name).items():
-            if target == source:
+        for (target, turn), first in self.needs(name).items():
+            if target == source and not turn:
                 continue
-            if made is not None:
-                position, pacemaker = 2 * made[0] + 2, None
-            elif reader is not None:
-                position, pacemaker = 2 * reader + 1, self.site.pacemaker(reader)
+            start = self.start(Copy(name, target, turn))
+            if first is not None and (turn or self.site.is_resident(name)):
+                position, pacemaker = 2 * first + 1, self.site.pacemaker(first)
+            elif made is not None:
+                position, pacemaker = compute_position(made[0]), None
             else:  # an input that takes the place of another at the end of the step
                 position, pacemaker = 2 * len(self.placed) + 1, None
-            found[target] = Move(
+            found[target, turn] = Move(
                 tensor=name,
                 target=target,
-                movement=self.cache.movement(type, source, target),
+                turn=turn,
+                movement=self.cache.movement(type, start, target),
                 position=position,
-                number=_number(name, target),
+                number=_number(name, target, turn),
                 pacemaker=pacemaker,
             )
         return found
+
+    # -- which copies are kept ------------------------------------------------------------------------
+
+    def reading(self, name: str, needed: Sharding, reader: int) -> Copy:
+        """The copy that a node reads where it needs a tensor in a sharding; of a view perhaps that of what it shows."""
+        if name in self.reused and self.site.late[reader]:
+            return self._late_copy(name, needed)
+        return Copy(name, needed, 0)
+
+    def start(self, copy: Copy) -> Sharding:
+        """Where a copy is moved from: the source, but for what is brought back once that is dropped."""
+        if copy.turn and self._reuse(copy.tensor).kept == "after":
+            return self._reuse(copy.tensor).moved[0]
+        return self.source(copy.tensor)
+
+    def kept(self, name: str) -> Kept | None:
+        """Which copy of a tensor is kept for late nodes, None for all: what the plan says, where that makes a difference."""
+        return self._reuse(name).kept if name in self.reused else None
+
+    def _reuse(self, name: str) -> _Reuse:
+        found = self._reuses.get(name)
+        if found is None:
+            found = self._reuses[name] = self._find_reuse(name)
+        return found
+
+    def _find_reuse(self, name: str) -> _Reuse:
+        site, kept, made = self.site, self.keep.get(name), self.site.producer.get(name)
+        if kept is None or (made is not None and site.late[made[0]]):
+            return _Reuse(None, ())
+        source = self.source(name)
+        needed = [(r, self.placed[r].inputs[arg]) for r, arg in site.readers[name]]
+        moved = [(r, n) for r, n in needed if n is not None and n != source]
+        if kept == "before":
+            return _Reuse("before" if moved else None, ())
+        stays = (
+            site.is_resident(name)
+            or (name in site.results and not source.is_partial)
+            or any(self.source(old) == source for old in site.replaces.get(name, ()))
+        )
+        early = tuple(dict.fromkeys(n for r, n in moved if not site.late[r]))
+        return _Reuse("after" if early and not stays else None, early)
+
+    def _late_copy(self, name: str, needed: Sharding) -> Copy:
+        """The copy that late nodes read."""
+        reuse, site = self._reuse(name), self.site
+        is_source = needed == self.source(name)
+        made = site.producer.get(name)
+        if reuse.kept == "before":
+            return Copy(name, needed, 0 if is_source else 1)
+        if reuse.kept == "after":
+            return Copy(name, needed, 0 if needed in reuse.moved else 1)
+        if is_source and made is not None and site.is_view[made[0]] and not site.late[made[0]]:
+            viewed, arg = site.viewed(made[0])
+            shown = self.placed[made[0]].inputs[arg]
+            assert shown is not None
+            copy = self._late_copy(viewed, shown)
+            if copy.turn:
+                return copy
+        return Copy(name, needed, 0)
+
+    def _late_readers(self, view: int) -> list[int]:
+        """The late nodes that read, through a forward view or views of it, another copy of what the view shows."""
+        site = self.site
+        found: list[int] = []
+        for name in site.graph.nodes[view].outputs:
+            for reader, arg in site.readers[name]:
+                needed = self.placed[reader].inputs[arg]
+                assert needed is not None
+                if self._late_copy(name, needed).tensor == name:
+                    continue
+                if site.late[reader]:
+                    found.append(reader)
+                elif site.shows(reader, name, arg):
+                    found += self._late_readers(reader)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Reuse:
+    """Which copy of a tensor is kept, and the shardings to which it is moved for forward nodes, in their order."""
+
+    kept: Kept | None
+    moved: tuple[Sharding, ...]
 
 
 def place_node(site: Site, node: Node, strategy: Strategy, cluster: Cluster) -> Placed:
@@ -335,9 +336,10 @@ def compute_position(node: int) -> int:
 
 
 @lru_cache(maxsize=1 << 20)
-def _number(tensor: str, target: Sharding) -> int:
-    """A number from 1 on that depends on the tensor and the sharding alone, whatever else there is."""
-    digest = blake2b(f"{tensor} {_digest(target)}".encode(), digest_size=8).digest()
+def _number(tensor: str, target: Sharding, turn: int) -> int:
+    """A number from 1 on that depends on the tensor, the sharding and the turn alone, whatever else there is."""
+    words = f"{tensor} {_digest(target)}" + " again" * turn
+    digest = blake2b(words.encode(), digest_size=8).digest()
     return 1 + int.from_bytes(digest, "big") % ((1 << _MOVE_BITS) - 1)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 
 from graphwright.ir import TensorType
@@ -17,6 +18,7 @@ from graphwright.machine import Cluster
 from graphwright.plans import (
     Mesh,
     Partial,
+    Pieces,
     Placement,
     Replicated,
     Sharding,
@@ -94,7 +96,21 @@ def _replace(state: Sharding, axes: Axes, placement: Placement) -> Sharding:
         for dim, pieces in state.pieces
         if all(placements[a] == Split(dim) for a in state.axes_of(dim))
     )
-    return Sharding(state.mesh, tuple(placements), kept)
+    return _sharding(state.mesh, tuple(placements), kept)
+
+
+@lru_cache(maxsize=65536)
+def _cuts(state: Sharding, rank: int) -> tuple[tuple[int, int], ...]:
+    """For every dim the number of its parts, and the innermost axis that cuts it; -1 for none."""
+    return tuple((state.ways(dim), max(state.axes_of(dim), default=-1)) for dim in range(rank))
+
+
+@lru_cache(maxsize=65536)
+def _sharding(
+    mesh: Mesh, placements: tuple[Placement, ...], pieces: tuple[tuple[int, Pieces], ...]
+) -> Sharding:
+    """One object for equal shardings: searches come by the same ones again and again."""
+    return Sharding(mesh, placements, pieces)
 
 
 class _Search:
@@ -111,11 +127,13 @@ class _Search:
             self.bundles[target.mesh] = _bundles(stepper.cluster, target, None)
         self.wide = len(self.bundles[source.mesh]) <= _FEW
         self.entries = () if self.same_mesh else self._entries()
+        self.best: dict[Sharding, float] = {}
+        self.spent = 0.0
 
     def run(self) -> tuple[Step, ...]:
         """The steps of the shortest path."""
         order = count()
-        best: dict[Sharding, float] = {self.source: 0.0}
+        self.best = best = {self.source: 0.0}
         came: dict[Sharding, Step] = {}
         queue = [(0.0, next(order), self.source)]
         done: set[Sharding] = set()
@@ -126,6 +144,7 @@ class _Search:
             if state == self.target:
                 break
             done.add(state)
+            self.spent = seconds
             for step in self._moves(state):
                 reached = seconds + step.seconds
                 if reached < best.get(step.target, float("inf")):
@@ -136,6 +155,10 @@ class _Search:
         while steps[-1].source != self.source:
             steps.append(came[steps[-1].source])
         return tuple(reversed(steps))
+
+    def _is_open(self, state: Sharding) -> bool:
+        """Whether a step from the present state might be the better way to `state`: otherwise nobody has to ask what it takes."""
+        return self.best.get(state, float("inf")) > self.spent
 
     # -- edges ------------------------------------------------------------------------------------
 
@@ -166,16 +189,20 @@ class _Search:
         )
 
     def _sums(self, state: Sharding) -> Iterator[Step]:
+        if not state.is_partial:
+            return
         partial = [b for b in self.bundles[state.mesh] if self._to_sum(state, b)]
         joint = tuple(a for b in partial for a in b)
         reducers = {state.placements[a] for a in joint}
         choices = [*partial, joint] if len(partial) > 1 and len(reducers) == 1 else partial
         for axes in choices:
             whole = _replace(state, axes, Replicated())
-            yield self.stepper.all_reduce(state, whole, axes)
+            if self._is_open(whole):
+                yield self.stepper.all_reduce(state, whole, axes)
             for dim in self._scatter_dims(state, axes):
                 part = _replace(state, axes, Split(dim))
-                yield self.stepper.reduce_scatter(state, part, axes)
+                if self._is_open(part):
+                    yield self.stepper.reduce_scatter(state, part, axes)
 
     def _scatter_dims(self, state: Sharding, axes: Axes) -> set[int]:
         """The dims worth scattering to: where the target wants it, and the longest ones, to be moved or gathered again."""
@@ -193,14 +220,19 @@ class _Search:
 
     def _gathers(self, state: Sharding) -> Iterator[Step]:
         pieced = dict(state.pieces)
-        for dim in range(len(self.shape)):
-            bundles = [b for b in self.bundles[state.mesh] if state.placements[b[0]] == Split(dim)]
+        cutting: dict[int, list[Axes]] = {}
+        for bundle in self.bundles[state.mesh]:
+            placement = state.placements[bundle[0]]
+            if isinstance(placement, Split):
+                cutting.setdefault(placement.dim, []).append(bundle)
+        for dim, bundles in sorted(cutting.items()):
             for first, bundle in enumerate(bundles):
                 if self._stays(state, bundle, dim) or (first and dim in pieced):
                     continue
                 axes = tuple(a for b in bundles[first:] for a in b)
                 whole = _replace(state, axes, Replicated())
-                yield self.stepper.all_gather(state, whole, axes)
+                if self._is_open(whole):
+                    yield self.stepper.all_gather(state, whole, axes)
 
     def _stays(self, state: Sharding, bundle: Axes, dim: int) -> bool:
         """Whether the target has the dim cut alike down to the bundle, in the same pieces: no reason to begin a gathering there."""
@@ -231,7 +263,8 @@ class _Search:
                 continue  # not the innermost cut
             for dim in self._swap_dims(state, bundle, now):
                 after = _replace(state, bundle, Split(dim))
-                yield self.stepper.all_to_all(state, after, bundle)
+                if self._is_open(after):
+                    yield self.stepper.all_to_all(state, after, bundle)
 
     def _swap_dims(self, state: Sharding, bundle: Axes, now: Split) -> set[int]:
         """The dims worth swapping to: the target's; or, where an outer cut of the dim is in the way, the longest other one."""
@@ -255,10 +288,10 @@ class _Search:
             ways *= state.mesh.shape[axis]
         return [
             dim
-            for dim, size in enumerate(self.shape)
-            if dim not in pieced
-            and size >= ways * state.ways(dim)
-            and all(a < axes[0] for a in state.axes_of(dim))
+            for dim, (size, (cuts, last)) in enumerate(
+                zip(self.shape, _cuts(state, len(self.shape)), strict=True)
+            )
+            if size >= ways * cuts and last < axes[0] and dim not in pieced
         ]
 
     def _exchanges(self, state: Sharding) -> Iterator[Step]:

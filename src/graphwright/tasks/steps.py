@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,14 +62,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Collective:
-    """What a collective puts on the edges of a party and what its members receive; `even`: all the same everywhere."""
+    """What a collective puts on the edges of a party and what its members receive; `edge`: on each, where all are the same."""
 
     kind: str
     parties: Parties
     sizes: Ints
     on_edges: Callable[[Ints], Ints]
     received: Callable[[Ints], int]
-    even: bool
+    edge: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +104,7 @@ class Stepper:
     def all_gather(self, source: Sharding, target: Sharding, axes: tuple[int, ...]) -> Step:
         """Each device gets the parts of all others in its group."""
         had, whole = local_bytes(source, self.type), local_bytes(target, self.type)
+        even = _same(source, self.type) and _same(target, self.type)
         return self._collective(
             _Collective(
                 kind="all_gather",
@@ -109,7 +112,7 @@ class Stepper:
                 sizes=whole,
                 on_edges=lambda p: (whole[p] - np.roll(had[p], -1, axis=1)).ravel(),
                 received=lambda p: int((whole[p] - had[p]).sum()),
-                even=_even(had) and _even(whole),
+                edge=int(whole[0] - had[0]) if even else None,
             ),
             source,
             target,
@@ -118,6 +121,7 @@ class Stepper:
     def reduce_scatter(self, source: Sharding, target: Sharding, axes: tuple[int, ...]) -> Step:
         """Terms are added up, and each device of a group gets its part of the sum."""
         had, part = local_bytes(source, self.type), local_bytes(target, self.type)
+        even = _same(source, self.type) and _same(target, self.type)
         parties = rings(self.cluster, source.mesh, axes)
         return self._collective(
             _Collective(
@@ -126,7 +130,7 @@ class Stepper:
                 sizes=had,
                 on_edges=lambda p: (had[p] - part[p]).ravel(),
                 received=lambda p: int(part[p].sum()) * (parties.group_size - 1),
-                even=_even(had) and _even(part),
+                edge=int(had[0] - part[0]) if even else None,
             ),
             source,
             target,
@@ -144,7 +148,7 @@ class Stepper:
                 sizes=had,
                 on_edges=lambda p: (2 * (size - 1) * had[p] // size).ravel(),
                 received=lambda p: 2 * (size - 1) * int(had[p[:, 0]].sum()),
-                even=_even(had),
+                edge=2 * (size - 1) * int(had[0]) // size if _same(source, self.type) else None,
             ),
             source,
             target,
@@ -155,6 +159,8 @@ class Stepper:
         had, part = local_bytes(source, self.type), local_bytes(target, self.type)
         missing = part - self._overlap(source, target)
         parties = all_pairs(self.cluster, source.mesh, axes)
+        even = _same(source, self.type) and _even(missing)
+        others = max(1, parties.group_size - 1)  # a group of one has no edges
 
         def on_edges(members: Ints) -> Ints:
             count = members.size * (parties.group_size - 1)
@@ -168,7 +174,7 @@ class Stepper:
                 sizes=had,
                 on_edges=on_edges,
                 received=lambda p: int(missing[p].sum()),
-                even=_even(had) and _even(missing),
+                edge=-(-int(missing[0]) // others) if even else None,
             ),
             source,
             target,
@@ -202,11 +208,11 @@ class Stepper:
 
     def _collective(self, c: _Collective, source: Sharding, target: Sharding) -> Step:
         parties = c.parties.parties
-        slowest = [self._seconds(c, parties[p]) for p in self._heaviest(c)]
+        slowest = self._slowest(c)
         devices = device_array(source.mesh)
 
         def make() -> tuple[Transfer, ...]:
-            if c.even:
+            if c.edge is not None:
                 seconds = [slowest[kind] for kind in c.parties.alike]
             else:
                 seconds = [self._seconds(c, party) for party in parties]
@@ -232,6 +238,18 @@ class Stepper:
             make=make,
         )
 
+    def _slowest(self, c: _Collective) -> list[float]:
+        """Seconds of each kind of party; where all parts are the same, one question serves all tensors of as many bytes."""
+        parties = c.parties.parties
+        if c.edge is None:
+            return [self._seconds(c, parties[p]) for p in self._heaviest(c)]
+        answers = _answers(self.costs)
+        key = (c.kind, c.parties, c.edge, int(c.sizes[0]))
+        found = answers.get(key)
+        if found is None:
+            found = answers[key] = [self._seconds(c, parties[p]) for p in c.parties.first_alike]
+        return found
+
     def _heaviest(self, c: _Collective) -> list[int]:
         """Of each kind of party the one with the largest tensors."""
         found = []
@@ -241,19 +259,20 @@ class Stepper:
         return found
 
     def _seconds(self, c: _Collective, party: Party) -> float:
-        if c.even:  # every edge carries what any one does
-            one = c.on_edges(party.members[:1])[:1]
-            loads = party.edges_on * int(one.sum())
-            floor = float(one.sum()) / party.least_bandwidth
+        if c.edge is not None:  # every edge carries what any one does
+            loads = party.edges_on * c.edge
+            floor = c.edge / party.least_bandwidth
+            largest = int(c.sizes[0])
         else:
             on_edges = c.on_edges(party.members)
             loads = party.loads(on_edges)
             floor = float((on_edges / party.edge_bandwidth).max(initial=0.0))
+            largest = int(c.sizes[party.members].max(initial=0))
         return self.costs.communicate(
             Traffic(
                 cluster=self.cluster,
                 kind=c.kind,
-                nbytes=int(c.sizes[party.members].max(initial=0)),
+                nbytes=largest,
                 spans=c.parties.spans,
                 contenders=party.contenders,
                 resources=party.links,
@@ -387,6 +406,28 @@ class Stepper:
         best: NDArray[np.intp] = np.argmax(near * count - turn, axis=1)
         found: NDArray[np.int32] = holders[np.arange(len(holders)), best]
         return found
+
+
+_Question = tuple[str, Parties, int, int]
+_ANSWERS: WeakKeyDictionary[Costs, dict[_Question, list[float]]] = WeakKeyDictionary()
+_MOST_ANSWERS = 1 << 17
+
+
+def _answers(costs: Costs) -> dict[_Question, list[float]]:
+    """What a cost model has said about collectives of equal parts: kind, parties, bytes on each edge and of the tensor."""
+    try:
+        known = _ANSWERS.setdefault(costs, {})
+    except TypeError:  # it can't be referred to weakly, or has no hash
+        return {}
+    if len(known) > _MOST_ANSWERS:
+        known.clear()
+    return known
+
+
+@lru_cache(maxsize=65536)
+def _same(sharding: Sharding, type: TensorType) -> bool:
+    """Whether all devices hold equally many bytes."""
+    return _even(local_bytes(sharding, type))
 
 
 def _even(sizes: Ints) -> bool:

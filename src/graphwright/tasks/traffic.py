@@ -49,14 +49,15 @@ class Party:
 class Parties:
     """A collective over axes of a mesh: its parties, and how many members of each level one group spans.
 
-    Parties of one number in `alike` have links of the same bandwidths with the same numbers of edges; `party_of` is for every place in
-    the mesh the party that it belongs to.
+    Parties of one number in `alike` have links of the same bandwidths with the same numbers of edges, and `first_alike` are the first of each
+    such kind; `party_of` is for every place in the mesh the party that it belongs to.
     """
 
     parties: tuple[Party, ...]
     group_size: int
     spans: tuple[int, ...]
     alike: NDArray[np.int64]
+    first_alike: tuple[int, ...]
     party_of: NDArray[np.int64]
 
 
@@ -139,11 +140,15 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
     for number_of, party in enumerate(parties):
         party_of[party.members.ravel()] = number_of
     spans = [spans_of(cluster, devices[g]) for g in groups[:: max(1, number // 8)]]
+    alike = _classes(cluster, parties, slowest)
+    kind_of = alike[party_of]
+    first_places = np.unique(kind_of, return_index=True)[1]
     return Parties(
         parties=tuple(parties),
         group_size=groups.shape[1],
         spans=tuple(map(max, zip(*spans, strict=True))),
-        alike=_classes(cluster, parties, slowest),
+        alike=alike,
+        first_alike=tuple(party_of[first_places].tolist()),
         party_of=party_of,
     )
 

@@ -1,12 +1,14 @@
 """Plans are written and read without loss, and nodes with equal strategies share an entry."""
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from graphwright.plans import (
     Along,
+    Figures,
     Keep,
     Mesh,
     Plan,
@@ -43,13 +45,32 @@ def test_every_field_comes_back(tmp_path):
             "mm_2": on_one(2),
         },
         inputs={"x": Sharding(whole_mesh(CLUSTER), (Split(1), Replicated()))},
+        keep={"w": "before", "mm": "after"},
         algorithm="by hand",
         seed=11,
     )
+    figures = Figures(
+        time=0.1, memory=2**40, nbytes=7, estimate_time=1 / 3, compute_time=0.05,
+        breakdown={"parameter": 2**40},
+    )  # fmt: skip
+    plan = replace(plan, figures=figures)
     again = saved(plan, tmp_path / "plan.json")
     assert again == plan
     assert again.cluster.hash == plan.cluster.hash and again.seed == 11
     assert again.strategy("mm_1").mesh == Mesh((3, 1, 2, 0), (2, 2))
+    assert again.figures == figures and again.figures.estimate_memory is None
+    assert repr(again).endswith("of toys: 100 ms, 1.1 TB, 7 B moved)")
+
+
+def test_files_of_version_1_have_nothing_kept_and_no_figures(tmp_path):
+    path = tmp_path / "plan.json"
+    plan = make_plan(GRAPH, CLUSTER, {"mm": on_one(2)})
+    plan.save(path)
+    document = json.loads(path.read_text())
+    assert document["version"] == 2
+    del document["keep"], document["figures"]
+    path.write_text(json.dumps(document | {"version": 1}))
+    assert Plan.load(path) == plan and plan.keep == {} and plan.figures is None
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -1,0 +1,178 @@
+"""What the graph itself says, whatever the plan: readers, producers, views, and who waits for whom without reading."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from graphwright.describe import Types, properties, types_of
+from graphwright.ir import CONSTANT_OP, Attrs, Graph, Phase, Role
+from graphwright.plans import CATEGORIES
+
+PREFETCH = 8
+"""What has to be moved and is not urgent is fetched when the device has come this close, in nodes that compute, to its first reader."""
+
+_LOOKAHEAD = 8
+"""How many readers in a row are asked what a node without a cause is for."""
+
+_ROLES = {
+    Role.PARAMETER: "parameter",
+    Role.BUFFER: "parameter",
+    Role.OPTIMIZER_STATE: "optimizer_state",
+}
+
+
+class Site:
+    """What the graph itself says, worked out once: readers, producers, views, categories of memory."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.position = {node.name: i for i, node in enumerate(graph.nodes)}
+        self.types = [types_of(graph, node) for node in graph.nodes]
+        self.attrs = [
+            n.attrs if isinstance(n.attrs, Attrs) else Attrs(n.attrs) for n in graph.nodes
+        ]
+        self.producer: dict[str, tuple[int, int]] = {}
+        self.readers: dict[str, list[tuple[int, int]]] = {name: [] for name in graph.tensors}
+        for i, node in enumerate(graph.nodes):
+            for arg, name in enumerate(node.inputs):
+                if name is not None:
+                    self.readers[name].append((i, arg))
+            for output, name in enumerate(node.outputs):
+                self.producer[name] = (i, output)
+        self.replaces: dict[str, list[str]] = {}
+        for old, new in graph.updates.items():
+            self.replaces.setdefault(new, []).append(old)
+        self.late = [node.phase is not Phase.FORWARD for node in graph.nodes]
+        self.is_view = [
+            node.op != CONSTANT_OP and _is_view(node.op, a, t)
+            for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
+        ]
+        self.root, self.family = self._families()
+        self._computing = self._computing_before()
+        self.results = frozenset(graph.outputs) - self.replaces.keys()
+        self.turns = self._turns()
+
+    def pacemaker(self, reader: int) -> int | None:
+        """The node after which an input that `reader` is the first to need is fetched."""
+        before = self._computing[reader]
+        return before[-PREFETCH] if len(before) >= PREFETCH else None
+
+    def viewed(self, node: int) -> tuple[str, int]:
+        """What a view shows another way, and which of its arguments that is."""
+        for arg, name in enumerate(self.graph.nodes[node].inputs):
+            if name is not None:
+                return name, arg
+        raise AssertionError(f"{self.graph.nodes[node].name} is a view of nothing")
+
+    def shows(self, node: int, name: str, arg: int) -> bool:
+        """Whether a node is a view of a tensor, which is that argument of it."""
+        return self.is_view[node] and self.viewed(node) == (name, arg)
+
+    def is_resident(self, name: str) -> bool:
+        """Whether a tensor is an input of the graph, or a view of one: there before anything has been computed."""
+        return self.root[name] not in self.producer
+
+    def writer(self, name: str) -> int | None:
+        """The node that makes the new value of an input, which is written to where the old one, and a view of it, is."""
+        new = self.graph.updates.get(self.root[name])
+        made = None if new is None else self.producer.get(new)
+        return None if made is None else made[0]
+
+    def _families(self) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+        """What every tensor is, through any number of views, a view of, if not itself; and all that share such a root."""
+        root = {name: name for name in self.graph.tensors}
+        for i, node in enumerate(self.graph.nodes):
+            if self.is_view[i]:
+                viewed, _ = self.viewed(i)
+                root.update(dict.fromkeys(node.outputs, root[viewed]))
+        family: dict[str, list[str]] = {}
+        for name, of in root.items():
+            family.setdefault(of, []).append(name)
+        return root, {of: tuple(names) for of, names in family.items()}
+
+    def _turns(self) -> dict[int, tuple[int, ...]]:
+        """Nodes that wait for others without reading what they make, device by device.
+
+        Those that would be ready at once wait for what they are joined with; and who writes a new value waits for the readers of the old,
+        and of views of it.
+        """
+        found: dict[int, list[int]] = {
+            after: [before] for after, before in self._unprompted().items()
+        }
+        for name in self.graph.updates:
+            writer = self.writer(name)
+            if writer is not None:
+                readers = [r for alias in self.family[name] for r, _ in self.readers[alias]]
+                earlier = sorted(reader for reader in readers if reader < writer)
+                found.setdefault(writer, []).extend(dict.fromkeys(earlier))
+        return {after: tuple(befores) for after, befores in found.items()}
+
+    def category(self, name: str) -> int:
+        """The category of a tensor's memory, as a number of CATEGORIES."""
+        tensor = self.graph.tensors[name]
+        if tensor.role is Role.GRADIENT and tensor.of is not None:
+            of = self.graph.tensors[tensor.of]
+            return CATEGORIES.index("gradient" if of.role is Role.PARAMETER else "activation")
+        return CATEGORIES.index(_ROLES.get(tensor.role, "activation"))
+
+    def _computing_before(self) -> list[tuple[int, ...]]:
+        """For every node, the last PREFETCH nodes before it that compute something from something."""
+        recent: tuple[int, ...] = ()
+        found: list[tuple[int, ...]] = []
+        for i, node in enumerate(self.graph.nodes):
+            found.append(recent)
+            if not self.is_view[i] and any(name is not None for name in node.inputs):
+                recent = (*recent[1 - PREFETCH :], i) if PREFETCH > 1 else (i,)
+        return found
+
+    def _prompted(self) -> set[str]:
+        """What depends on the data of the step, through any number of nodes."""
+        given = {n for n in self.graph.inputs if self.graph.tensors[n].role is Role.INPUT}
+        for node in self.graph.nodes:
+            if any(name in given for name in node.inputs):
+                given.update(node.outputs)
+        return given - set(self.graph.inputs)
+
+    def _unprompted(self) -> dict[int, int]:
+        """Nodes that nothing but inputs of the graph lead to, each with a node that it waits for.
+
+        They would be ready at once, and hold what they make until it is needed: so ``momentum * state`` waits for the gradient that it is to
+        be added to. Single numbers need no such care.
+        """
+        prompted = self._prompted()
+        found: dict[int, int] = {}
+        for i, node in enumerate(self.graph.nodes):
+            tiny = all(self.graph.tensors[name].type.rank == 0 for name in node.outputs)
+            if prompted.isdisjoint(node.outputs) and not self.is_view[i] and not tiny:
+                before = self._counterpart(i, prompted)
+                if before is not None:
+                    found[i] = before
+        return found
+
+    def _counterpart(self, i: int, prompted: set[str]) -> int | None:
+        """Where what joins the result of a node in its first reader comes from, or the computing node before it."""
+        last = self._computing[i][-1] if self._computing[i] else None
+        current = i
+        for _ in range(_LOOKAHEAD):
+            readers = [
+                r for name in self.graph.nodes[current].outputs for r, _ in self.readers[name]
+            ]
+            if not readers:
+                break
+            current = min(readers)
+            makers = [
+                self.producer[name][0]
+                for name in self.graph.nodes[current].inputs
+                if name in prompted
+            ]
+            earlier = [maker for maker in makers if maker < i]
+            if earlier:
+                return max(earlier)
+            if makers:
+                break
+        return last
+
+
+@lru_cache(maxsize=65536)
+def _is_view(op: str, attrs: Attrs, types: Types) -> bool:
+    return properties(op, attrs, types).view
