@@ -7,7 +7,7 @@
 Names hold numbers where the papers' do: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, ...
 """
 
-from graphwright.zoo.registry import entries, entry, load, names
+from graphwright.zoo.registry import entries, entry, gpt, load, names
 from graphwright.zoo.workload import Entry, Workload
 
-__all__ = ["Entry", "Workload", "entries", "entry", "load", "names"]
+__all__ = ["Entry", "Workload", "entries", "entry", "gpt", "load", "names"]

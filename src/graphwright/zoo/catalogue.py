@@ -10,6 +10,7 @@ from collections.abc import Callable
 from graphwright.zoo import catalogue_features as features
 from graphwright.zoo import catalogue_images as images
 from graphwright.zoo import catalogue_sequences as sequences
+from graphwright.zoo import catalogue_tensoropt as tensoropt
 from graphwright.zoo.recipe import Recipe
 from graphwright.zoo.resnet import STAGES
 
@@ -39,6 +40,9 @@ _RECIPES = (
     sequences.gpt("gpt2-xl", 48, 1600, 25),
     features.dlrm(),
     features.candle_uno(),
+    tensoropt.rnn(),
+    tensoropt.wresnet(),
+    tensoropt.transformer(),
 )
 
 FIXED: dict[str, Recipe] = {recipe.entry.name: recipe for recipe in _RECIPES}
@@ -52,6 +56,9 @@ PATTERNS: tuple[tuple[str, Callable[..., Recipe | None]], ...] = (
     (r"rnn-(\d+)-(\d+k?)", sequences.rnn),
     (r"brnn-(\d+)-(\d+k?)", sequences.brnn),
     (r"transformer-(\d+)", sequences.wide_transformer),
+    (r"rnnlm-(\d+)", sequences.rnnlm_of),
+    (r"gpt-(\d+)-(\d+)", sequences.sized_gpt),
+    (r"llama-8b-(\d+)", sequences.llama),
 )
 
 PUBLISHED: tuple[str, ...] = (
@@ -64,4 +71,6 @@ PUBLISHED: tuple[str, ...] = (
     "nasnet-25",
     "transformer-2688",
     "transformer-3840",
+    "rnnlm-2",
+    "llama-8b-4",
 )

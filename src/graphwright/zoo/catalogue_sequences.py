@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from graphwright.zoo.attention import BERT, GPT, Transformer
+from graphwright.zoo.llama import Llama
 from graphwright.zoo.nmt import NMT
 from graphwright.zoo.recipe import (
     Recipe,
@@ -155,21 +156,71 @@ def bert(name: str, layers: int, size: int, heads: int, dropout: float) -> Recip
     )
 
 
-def gpt(name: str, layers: int, size: int, heads: int) -> Recipe:
+def gpt(
+    name: str,
+    layers: int,
+    size: int,
+    heads: int,
+    *,
+    length: int = 1024,
+    vocabulary: int = 50257,
+    batch_size: int = 8,
+    source: str = "Radford et al. 2019, table 2",
+) -> Recipe:
     return Recipe(
         entry=Entry(
             name=name,
             family="gpt",
-            source="Radford et al. 2019, table 2",
-            batch_size=8,
-            description=f"GPT-2 decoder: {layers} layers of {size}, {heads} heads, 1024 positions",
+            source=source,
+            batch_size=batch_size,
+            description=f"GPT-2 decoder: {layers} layers of {size}, {heads} heads, "
+            f"{length} positions",
         ),
         full=Variant(
-            build=partial(GPT, layers=layers, size=size, heads=heads),
-            batch=next_tokens(1024, vocabulary=50257),
+            build=partial(
+                GPT, layers=layers, size=size, heads=heads, vocabulary=vocabulary, length=length
+            ),
+            batch=next_tokens(length, vocabulary=vocabulary),
         ),
         small=small(
             partial(GPT, layers=2, size=16, heads=2, vocabulary=13, length=6),
+            next_tokens(6, vocabulary=13),
+        ),
+        loss_fn=token_prediction,
+        optimizer=torch.optim.AdamW,
+        optimizer_options=ADAM,
+    )
+
+
+def sized_gpt(layers: str, width: str) -> Recipe | None:
+    """Any depth and width. Heads have 64 channels as in GPT-2, from 4096 on 128 as in GPT-3."""
+    depth, size = int(layers), int(width)
+    channels = 64 if size < 4096 else 128
+    if depth < 1 or size < channels or size % channels:
+        return None
+    source = "Radford et al. 2019, section 2.3; Brown et al. 2020, table 2.1 (gpt-96-12288)"
+    return gpt(f"gpt-{depth}-{size}", depth, size, size // channels, source=source)
+
+
+def llama(layers: str) -> Recipe | None:
+    """Llama 3 8B with fewer layers (32 are all)."""
+    depth = int(layers)
+    if depth < 1:
+        return None
+    return Recipe(
+        entry=Entry(
+            name=f"llama-8b-{depth}",
+            family="llama",
+            source="Grattafiori et al. 2024, table 3; AutoParallel, example_llama3.py",
+            batch_size=8,
+            description=f"Llama 3 decoder of the 8B model's width: {depth} layers of 4096, "
+            "32 heads, 8 of keys and values, 2048 positions",
+        ),
+        full=Variant(
+            build=partial(Llama, layers=depth), batch=next_tokens(2048, vocabulary=128256)
+        ),
+        small=small(
+            partial(Llama, layers=2, size=16, heads=4, shared=2, inner=24, vocabulary=13, length=6),
             next_tokens(6, vocabulary=13),
         ),
         loss_fn=token_prediction,
@@ -203,23 +254,32 @@ def rnntc() -> Recipe:
     )
 
 
-def rnnlm() -> Recipe:
+def rnnlm_of(steps: str) -> Recipe | None:
+    """Of two steps in FlexFlow's check against all plans (section 3.7.5)."""
+    length = int(steps)
+    return rnnlm(length) if length > 0 else None
+
+
+def rnnlm(length: int = 40) -> Recipe:
     """The 10,000 words of the Penn Treebank."""
+    published = length == 40
     return Recipe(
         entry=Entry(
-            name="rnnlm",
+            name="rnnlm" if published else f"rnnlm-{length}",
             family="rnnlm",
-            source="FlexFlow, section 3.7.1 and table 3.3",
+            source="FlexFlow, section 3.7.1 and table 3.3"
+            if published
+            else "FlexFlow, section 3.7.5 (2 steps)",
             batch_size=64,
-            description="language model: 2 LSTM layers of 2048, unrolled for 40 steps",
+            description=f"language model: 2 LSTM layers of 2048, unrolled for {length} steps",
         ),
         full=Variant(
             build=partial(RNN, layers=2, hidden=2048, vocabulary=10000, embedding=2048),
-            batch=next_tokens(40, vocabulary=10000),
+            batch=next_tokens(length, vocabulary=10000),
         ),
         small=small(
             partial(RNN, layers=2, hidden=8, vocabulary=11, embedding=8),
-            next_tokens(4, vocabulary=11),
+            next_tokens(4 if published else length, vocabulary=11),
         ),
         loss_fn=token_prediction,
         optimizer=torch.optim.SGD,

@@ -82,5 +82,5 @@ def show(found: list[Row], console: Console) -> None:
     console.print(table)
     console.print(
         "Other sizes by name: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, brnn-<layers>-<hidden>, nasnet-<R>, "
-        "inception-<scale>."
+        "inception-<scale>, gpt-<layers>-<width>, llama-8b-<layers>, rnnlm-<steps>."
     )

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from graphwright.errors import InvalidWorkload, UnknownModel
+from graphwright.zoo import catalogue_sequences as sequences
 from graphwright.zoo.catalogue import FIXED, PATTERNS, PUBLISHED
 from graphwright.zoo.recipe import Recipe
 from graphwright.zoo.workload import Draw, Entry, Workload
@@ -52,11 +53,48 @@ def load(
     `small` asks for a tiny configuration of the same structure. Weights and batch are drawn from a
     fixed seed, and the caller's random state is left as it was.
     """
-    recipe = _resolve(name)
+    return _make(_resolve(name), batch_size, small, device)
+
+
+def gpt(
+    num_layers: int,
+    *,
+    width: int = 768,
+    heads: int | None = None,
+    batch_size: int = 8,
+    sequence: int = 1024,
+    vocabulary: int = 50257,
+    device: str | torch.device = "meta",
+) -> Workload:
+    """A GPT of any size, as one training step; without `heads`, each has 64 channels.
+
+    >>> zoo.gpt(192, width=1024).capture()
+    >>> zoo.gpt(96, width=12288, heads=96, batch_size=16, sequence=2048)      # GPT-3
+    """
+    name = f"gpt-{num_layers}-{width}"
+    sizes = {"num_layers": num_layers, "width": width, "sequence": sequence}
+    for label, size in (sizes | {"vocabulary": vocabulary}).items():
+        if type(size) is not int or size < 1:
+            raise InvalidWorkload(f"zoo.gpt: {label}={size!r}; give a whole number from 1 upwards")
+    heads = max(1, width // 64) if heads is None else heads
+    if type(heads) is not int or heads < 1 or width % heads:
+        raise InvalidWorkload(
+            f"zoo.gpt: width={width} does not divide into heads={heads!r}; "
+            "give a number of heads that divides the width"
+        )
+    recipe = sequences.gpt(
+        name, num_layers, width, heads, length=sequence, vocabulary=vocabulary, source="by sizes"
+    )
+    return _make(recipe, batch_size, False, device)
+
+
+def _make(
+    recipe: Recipe, batch_size: int | None, small: bool, device: str | torch.device
+) -> Workload:
     variant = recipe.small if small else recipe.full
     if batch_size is None:
         batch_size = variant.batch_size or recipe.entry.batch_size
-    place = _check(name, batch_size, device)
+    place = _check(recipe.entry.name, batch_size, device)
     draw = Draw(device=place, generator=torch.Generator(device="cpu").manual_seed(SEED))
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []), place:
         if place.type != "meta":
@@ -117,5 +155,6 @@ def _unknown(name: str, spelled: str) -> str:
     return (
         f"the zoo has no model {name!r}: {hint} zoo.names() lists all; names with numbers are "
         "wresnet-<50|101|152>-<width>, rnn-<layers>-<hidden>, brnn-<layers>-<hidden> "
-        "(hidden as 8k or 1024), nasnet-<R>, inception-<scale>, transformer-<hidden>"
+        "(hidden as 8k or 1024), nasnet-<R>, inception-<scale>, transformer-<hidden>, "
+        "gpt-<layers>-<width>, llama-8b-<layers>, rnnlm-<steps>"
     )

@@ -10,7 +10,7 @@ widened both in and out and the weights grow with W squared (Tofu, section 7.1).
 "wide_resnet" found elsewhere, which widens the inner convolution alone. With 4-byte weights, their
 gradients and one history tensor, 3 x weights comes to 65.0 GiB for depth 152 and W = 10: Tofu's
 Table 2 (65.1) is in units of 2^30 bytes; its twelve wide ResNets all come out within 2.5%.
-TensorOpt's wide ResNet (table 1) has 7.3 GB of weights and no sizes: wresnet-50-9 comes nearest.
+TensorOpt's (table 1) has 7.3 GB of weights and no sizes given: depth 50 and W = 9 come nearest.
 
 The stride is on the 3x3 convolution. ResNeXt (Xie et al., 2017) has grouped 3x3 convolutions, with
 `groups` of `group_width` channels in stage 0.

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from graphwright import zoo
 from graphwright.errors import GraphwrightError, InvalidWorkload, UnknownModel
 from graphwright.zoo.attention import GPT
+from graphwright.zoo.llama import RMSNorm, rotate, rotations
 from graphwright.zoo.workload import Inputs
 
 GIB = 2**30
@@ -35,6 +36,7 @@ EXACT = {
     "gpt2-medium": 354_823_168,
     "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
+    "llama-8b-32": 8_030_261_248,
 }
 
 # Tofu, table 2: GB of weights, gradients and history, by hidden size or width and by layers.
@@ -54,6 +56,7 @@ TOFU_WRESNET = {
 SMALL = sorted(
     {*{entry.family: entry.name for entry in zoo.entries()}.values()}
     | {"inception-v3", "inception-4", "resnet50", "resnext50", "bert-base", "bert-large"}
+    | {"tensoropt-rnn", "tensoropt-wresnet", "tensoropt-transformer", "rnnlm-2", "llama-8b-4"}
 )
 
 
@@ -124,6 +127,11 @@ def test_sizes_given_in_round_numbers() -> None:
     assert zoo.load("transformer").num_parameters == pytest.approx(65e6, rel=0.04)
     for name, published in (("transformer-3840", 9.7), ("transformer-2688", 4.8)):
         assert three_weights(name) / 3 == pytest.approx(published, rel=0.03)
+    # TensorOpt, table 1.
+    for name, published in (("rnn", 108), ("wresnet", 7.3), ("transformer", 9.7)):
+        workload = zoo.load(f"tensoropt-{name}")
+        assert 4 * workload.num_parameters / GIB == pytest.approx(published, rel=0.025)
+        assert workload.batch[1].shape[0] == 256
     tables = zoo.load("dlrm").model.tables
     assert isinstance(tables, nn.ModuleList)
     rows = [table.num_embeddings for table in tables if isinstance(table, nn.Embedding)]
@@ -214,6 +222,10 @@ def test_names_hold_numbers() -> None:
     assert zoo.entry("rnn-3-1024").name == "rnn-3-1024"
     assert zoo.entry("RNN-2-8192").name == "rnn-2-8k"
     assert zoo.entry("inception-1").name == "inception-v4"
+    assert zoo.load("rnnlm-2").batch[1].shape == (64, 2)
+    assert zoo.entry("rnnlm-40").name == "rnnlm"
+    assert zoo.load("gpt-96-12288").num_parameters == pytest.approx(175e9, rel=0.01)
+    assert zoo.load("gpt-48-1600").num_parameters == zoo.load("gpt2-xl").num_parameters
     assert zoo.load("nasnet-2").num_parameters < zoo.load("nasnet-3").num_parameters
 
 
@@ -263,6 +275,59 @@ def test_causal_models_do_not_see_the_future() -> None:
     changed[:, -1] = (changed[:, -1] + 1) % 13
     before, after = translator.model(source, target), translator.model(source, changed)
     torch.testing.assert_close(before[:, :-1], after[:, :-1])
+
+
+def test_llama_turns_queries_and_keys_by_their_distance() -> None:
+    angles = rotations(9, 8)
+    q, k = torch.randn(8), torch.randn(8)
+
+    def score(m: int, n: int) -> Tensor:
+        at = [(angles[p].cos(), angles[p].sin()) for p in (m, n)]
+        return rotate(q, *at[0]) @ rotate(k, *at[1])
+
+    torch.testing.assert_close(score(5, 2), score(8, 5))
+    assert not torch.isclose(score(5, 2), score(5, 3))
+    torch.testing.assert_close(score(4, 4), q @ k)
+
+
+def test_llama_is_causal_and_normalises_by_the_mean_square() -> None:
+    workload = zoo.load("llama-8b-4", small=True, device="cpu")
+    tokens = workload.batch[0]
+    assert isinstance(tokens, Tensor)
+    changed = tokens.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % 13
+    before, after = workload.model(tokens), workload.model(changed)
+    torch.testing.assert_close(before[:, :-1], after[:, :-1])
+    assert not torch.equal(before[:, -1], after[:, -1])
+    x = torch.randn(3, 16)
+    torch.testing.assert_close(RMSNorm(16)(x), nn.RMSNorm(16, eps=1e-5)(x))
+
+
+def test_a_gpt_has_any_size() -> None:
+    gpt = zoo.gpt(3, width=96, heads=4, batch_size=2, sequence=7, vocabulary=11)
+    assert gpt.name == "gpt-3-96"
+    assert gpt.batch[1].shape == (2, 7)
+    blocks = 3 * (12 * 96 * 96 + 13 * 96)
+    assert gpt.num_parameters == blocks + (11 + 7 + 2) * 96
+    layers = gpt.model.layers
+    assert isinstance(layers, nn.ModuleList)
+    assert len(layers) == 3
+    nodes = [len(zoo.gpt(n, width=64, batch_size=1, sequence=8).capture().nodes) for n in (1, 2, 3)]
+    assert nodes[2] - nodes[1] == nodes[1] - nodes[0] > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_layers": 0}, "num_layers=0"),
+        ({"num_layers": 2, "width": 100, "heads": 3}, "heads=3"),
+        ({"num_layers": 2, "sequence": 2.5}, "sequence=2.5"),
+        ({"num_layers": 2, "batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_impossible_gpts_are_refused(options: dict[str, int], words: str) -> None:
+    with pytest.raises(InvalidWorkload, match=words):
+        zoo.gpt(**options)
 
 
 def test_entries_are_complete() -> None:
