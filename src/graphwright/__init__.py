@@ -3,7 +3,8 @@
 >>> import graphwright as gw
 >>> graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)    # nothing is allocated
 >>> gw.splits(graph.nodes[0].op, graph.nodes[0].attrs, gw.types_of(graph, graph.nodes[0]))
->>> gw.simulate(graph, plan, "dgx-h100").save("timeline.json")
+>>> plan = gw.plan(graph, "dgx-h100").fastest(memory="40GB")                 # of every worthwhile trade-off
+>>> gw.simulate(graph, plan).save("timeline.json")
 
 Names are loaded when they are first used, so importing the package is quick and needs no PyTorch.
 """
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from graphwright.errors import GraphwrightError
     from graphwright.ir import Graph, load, save, verify
     from graphwright.machine import cluster
-    from graphwright.plans import Plan, Strategy
+    from graphwright.partition import plan, profile
+    from graphwright.plans import Frontier, Plan, Strategy
+    from graphwright.report.plot import plot
     from graphwright.run import check_operator
     from graphwright.simulate.api import simulate
 
 _WHERE = {
+    "Frontier": "plans",
     "Graph": "ir",
     "GraphwrightError": "errors",
     "capture": "capture",
@@ -37,6 +41,9 @@ _WHERE = {
     "cluster": "machine",
     "describe": "describe",
     "load": "ir",
+    "plan": "partition",
+    "plot": "report",
+    "profile": "partition",
     "reference": "describe",
     "replay": "capture",
     "save": "ir",
@@ -47,6 +54,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "Frontier",
     "Graph",
     "GraphwrightError",
     "Plan",
@@ -57,6 +65,9 @@ __all__ = [
     "cluster",
     "describe",
     "load",
+    "plan",
+    "plot",
+    "profile",
     "reference",
     "replay",
     "save",

@@ -20,6 +20,7 @@ from graphwright.cli.app import (
     check_output,
 )
 from graphwright.cli.models import load_graph
+from graphwright.cli.plan_files import Pick, load_plan
 
 TIMELINE_SUFFIXES = (".json", ".json.gz", ".png", ".svg")
 
@@ -38,8 +39,10 @@ def simulate(
     model: ModelOrGraph,
     cluster: ClusterName = None,
     plan: Annotated[
-        Path | None, typer.Option(help="A saved plan; without it --strategy makes one.")
+        Path | None,
+        typer.Option(help="A saved plan, or a frontier; without it --strategy makes one."),
     ] = None,
+    pick: Pick = None,
     strategy: Annotated[
         Baseline | None,
         typer.Option(
@@ -68,16 +71,17 @@ def simulate(
         raise typer.BadParameter("--plan and --strategy each say how to split; give one of them")
     if plan is None and cluster is None:
         raise typer.BadParameter("say on which machine, as in --cluster dgx-h100")
+    if plan is None and pick is not None:
+        raise typer.BadParameter("--pick chooses from a frontier; give it with --plan")
     check_output(output, TIMELINE_SUFFIXES)
 
     from graphwright.machine import cluster as find_cluster
     from graphwright.partition import baseline
-    from graphwright.plans import Plan
     from graphwright.report import show_timeline
     from graphwright.simulate import simulate as simulate_plan
 
     progress = Console(stderr=True)
-    given = Plan.load(plan) if plan is not None else None
+    given = load_plan(plan, pick) if plan is not None else None
     on = find_cluster(cluster) if cluster is not None else given.cluster  # type: ignore[union-attr]
     with progress.status(f"Capturing {model}") as status:
         graph = load_graph(model, batch_size, small)

@@ -1,14 +1,71 @@
-"""Finding plans. So far: the plans that need no search."""
+"""Finding plans: how every operator of a graph is split over the devices of a cluster.
 
+coarsen     groups of operators that are split alike          frontier    TensorOpt: every trade-off of time and memory
+Space       which strategies may be used                      eliminate   OptCNN: the least time
+Model       the additive problem of a graph on a cluster      exact       the same as a MILP on HiGHS
+narrow      the configurations worth tracking                 recursive   Tofu: the least bytes, axis by axis
+plan        all of it, simulated                              mcmc        FlexFlow: annealing on the simulator
+profile     the same for every number of devices              greedy, systems, baselines   what others do
+"""
+
+from graphwright.partition.api import ALGORITHMS, OBJECTIVES, Search, plan, sizes_of
 from graphwright.partition.baselines import BASELINES, baseline, data_parallel, layers, replicate
-from graphwright.partition.space import random_plan, random_strategy
+from graphwright.partition.build import Model
+from graphwright.partition.candidates import candidates
+from graphwright.partition.coarsen import Coarse, Group, Weight, coarsen
+from graphwright.partition.eliminate import least
+from graphwright.partition.exact import solve
+from graphwright.partition.frontier import Tracked, track
+from graphwright.partition.greedy import greedy
+from graphwright.partition.mcmc import Annealed, anneal
+from graphwright.partition.narrow import narrow
+from graphwright.partition.problem import Assignment, Problem, Table
+from graphwright.partition.profile import Profile, Row, profile
+from graphwright.partition.recursive import Recursion, recursive
+from graphwright.partition.space import Space, random_plan, random_strategy
+from graphwright.partition.systems import RECIPES, SYSTEMS, other_plan
+from graphwright.partition.why import Reason, assignment_of, explain
 
 __all__ = [
+    "ALGORITHMS",
     "BASELINES",
+    "OBJECTIVES",
+    "RECIPES",
+    "SYSTEMS",
+    "Annealed",
+    "Assignment",
+    "Coarse",
+    "Group",
+    "Model",
+    "Problem",
+    "Profile",
+    "Reason",
+    "Recursion",
+    "Row",
+    "Search",
+    "Space",
+    "Table",
+    "Tracked",
+    "Weight",
+    "anneal",
+    "assignment_of",
     "baseline",
+    "candidates",
+    "coarsen",
     "data_parallel",
+    "explain",
+    "greedy",
     "layers",
+    "least",
+    "narrow",
+    "other_plan",
+    "plan",
+    "profile",
     "random_plan",
     "random_strategy",
+    "recursive",
     "replicate",
+    "sizes_of",
+    "solve",
+    "track",
 ]

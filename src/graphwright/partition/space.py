@@ -1,16 +1,59 @@
-"""The strategies that a node may have: for every axis one of its splits or replication, on all devices or on some (FlexFlow's SOAP)."""
+"""The strategies that operators may have: for every axis one of its splits or replication, on all devices or on some (FlexFlow's SOAP).
+
+Each published system searches a part of one space:
+
+    Tofu              no replication                      TensorOpt   everything on all devices
+    ICML18            no replication, no reduction        FlexFlow    everything, and some of the devices only
+    Mesh-TensorFlow   one mesh: `roles`                   data parallel   batch_only
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from random import Random
 
-from graphwright.describe import Split, node_splits
+from graphwright.describe import Soap, Split, node_splits
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, Node
 from graphwright.machine import Cluster
 from graphwright.plans import Along, Choice, Mesh, Plan, Replicate, Strategy, make_plan, whole_mesh
 from graphwright.tasks import Site, place_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """Which strategies a search may use.
+
+    `replication`: operators that can be split may still be computed by several devices along an axis. `reduction`: results may be sums of
+    terms from several devices. `batch_only`: nothing but samples is split. `roles` says for every axis what it splits for all
+    operators alike, "sample" or "other" (Mesh-TensorFlow's one mesh with named dims). `single_split`: one choice for all axes
+    (each tensor chopped along one dim). `reuse`: a tensor that was moved may be moved again for the backward instead of being kept.
+    `loader`: the batch arrives split by samples; otherwise as its readers need it. `width` is how many configurations of a group are
+    kept for an exact search, None for all; `distinct` how many joint choices one level of many axes may mix.
+    """
+
+    replication: bool = True
+    reduction: bool = True
+    batch_only: bool = False
+    roles: tuple[str, ...] | None = None
+    single_split: bool = False
+    subsets: bool = False
+    reuse: bool = True
+    loader: bool = True
+    width: int | None = 64
+    distinct: int = 2
+
+    def allows(self, kind: Soap | None, axis: int) -> bool:
+        """Whether an operator may be split so along an axis, None for replication."""
+        if kind is None:
+            return True
+        if self.batch_only and kind is not Soap.SAMPLE:
+            return False
+        if self.roles is None:
+            return True
+        return (kind is Soap.SAMPLE) == (self.roles[axis] == "sample")
+
 
 _SUBSET = 0.25
 """How often a random strategy uses some of the devices only."""

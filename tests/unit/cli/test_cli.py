@@ -19,9 +19,21 @@ FLAGS = {
     "describe": {
         "--coverage", "--zoo", "--list", "--input", "--output", "--attr", "--parts", "--json",
     },
+    "diff": {"--pick", "--batch-size", "--small", "--json"},
     "doctor": {"--cluster", "--json"},
+    "explain": {
+        "--pick", "--all", "--picture", "--batch-size", "--small", "--output", "-o", "--json",
+    },
+    "plan": {
+        "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
+        "--batch-size", "--small", "--output", "-o", "--plot", "--json",
+    },
+    "profile": {
+        "--cluster", "--devices", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
+        "--batch-size", "--small", "--output", "-o", "--plot", "--json",
+    },
     "simulate": {
-        "--cluster", "--plan", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
+        "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
     },
     "zoo": {"--count", "--json"},
 }  # fmt: skip

@@ -1,0 +1,337 @@
+"""``graphwright plan`` and ``graphwright profile``: how to split a model over machines, and over how many."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from graphwright.cli.app import AsJson, BatchSize, ModelOrGraph, Small, app, check_output
+from graphwright.cli.models import load_graph
+from graphwright.cli.plan_files import size
+from graphwright.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from graphwright.ir import Graph
+    from graphwright.machine import Cluster
+    from graphwright.partition import Search
+    from graphwright.partition.api import Report
+    from graphwright.plans import Frontier, Plan
+
+PLAN_SUFFIXES = (".json", ".json.gz")
+PICTURE_SUFFIXES = (".png", ".svg")
+
+
+class Objective(StrEnum):
+    """What is wanted of a plan."""
+
+    FRONTIER = "frontier"
+    TIME = "time"
+    MEMORY = "memory"
+    BYTES = "bytes"
+    DEVICES = "devices"
+
+
+OnCluster = Annotated[
+    str,
+    typer.Option(
+        help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a .toml file; "
+        "`graphwright doctor` lists the presets."
+    ),
+]
+Algorithm = Annotated[
+    str,
+    typer.Option(
+        help="How to search: `frontier` (TensorOpt), `mcmc` (FlexFlow), or as another system would: `optcnn`, `tofu`, `icml18`, "
+        "`equal-chop`, `spartan`, `all-row`."
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="What a plan may take of every device, as `14.5GB` or `16GiB`; what the device has, over --margin, if not given."
+    ),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        help="How many times what a plan is predicted to take a device has to have; 1.1 if not given."
+    ),
+]
+Points = Annotated[
+    int | None, typer.Option(help="How many plans of the estimated frontier are simulated.")
+]
+Baselines = Annotated[
+    str | None,
+    typer.Option(
+        help="What to compare with, as `data,zero`: `data`, `layers`, `one-weird-trick`, `zero`, `megatron`, any of the other systems, `all`, "
+        "or `none`."
+    ),
+]
+Budget = Annotated[float | None, typer.Option(help="Seconds after which the best so far is taken.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of a search that draws lots.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a picture (.png, .svg).")]
+
+
+@app.command()
+def plan(
+    model: ModelOrGraph,
+    cluster: OnCluster,
+    objective: Annotated[
+        Objective,
+        typer.Option(
+            help="frontier: every worthwhile trade-off; time: the fastest plan that fits; memory: the smallest; bytes: the one that moves "
+            "least; devices: the fastest on the fewest devices that it fits on."
+        ),
+    ] = Objective.FRONTIER,
+    algorithm: Algorithm = "frontier",
+    memory: Memory = None,
+    margin: Margin = None,
+    points: Points = None,
+    baselines: Baselines = None,
+    budget: Budget = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = None,
+    small: Small = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Save the frontier, or the plan (.json, .json.gz)."),
+    ] = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Work out how to run a model on a cluster: every worthwhile trade-off between time and memory.
+
+    `graphwright plan gpt2 --cluster dgx-h100 -o gpt2.plans.json --plot gpt2.png`
+
+    `graphwright plan vgg16 --cluster v100-2x8 --objective time --memory 14.5GB -o vgg16.plan.json`
+
+    `graphwright explain gpt2.plans.json gpt2 --pick fastest` then says why, and `graphwright simulate gpt2 --plan ...` draws the step.
+    """
+    check_output(output, PLAN_SUFFIXES)
+    check_output(plot, PICTURE_SUFFIXES)
+    options = _search(
+        algorithm=algorithm, memory=memory, margin=margin, points=points, baselines=baselines,
+        budget=budget, seed=seed,
+    )  # fmt: skip
+    how, on = _check(options), _cluster(cluster)
+
+    from graphwright.partition import plan as make_plan
+
+    with _progress(as_json) as report:
+        report(f"capturing {model}", 0, 0)
+        graph = load_graph(model, batch_size, small)
+        found: Frontier | Plan = make_plan(  # type: ignore[call-overload]
+            graph, on, objective=str(objective), report=report, **options
+        )
+    if memory is not None:
+        _check_limit(graph, found, how)
+    if output is not None:
+        found.save(output)
+    if plot is not None:
+        _draw(found, graph, plot)
+    for path in (output, plot):
+        if path is not None:
+            Console(stderr=True).print(f"saved {path}")
+    _show_found(found, model, how, as_json)
+
+
+def _show_found(found: Frontier | Plan, model: str, how: Search, as_json: bool) -> None:
+    from graphwright import report
+    from graphwright.partition.api import memory_limit
+    from graphwright.plans import Frontier
+
+    if isinstance(found, Frontier):
+        limit = memory_limit(found.plans[0].cluster, how)
+        if as_json:
+            print(json.dumps(report.frontier_dict(found, limit), indent=2))
+        else:
+            report.show_frontier(found, Console(), model, limit)
+    elif as_json:
+        print(json.dumps(report.plan_dict(found), indent=2))
+    else:
+        report.show_plan(found, Console(), f"{model}, one training step")
+
+
+def _draw(found: Frontier | Plan, graph: Graph, path: Path) -> None:
+    """A frontier as time against memory, a plan as who has what."""
+    from graphwright.plans import Plan
+    from graphwright.report import plot
+
+    if isinstance(found, Plan):
+        plot((graph, found), path)
+    else:
+        plot(found, path)
+
+
+def _check_limit(graph: Graph, found: Frontier | Plan, how: Search) -> None:
+    """Refuse a limit that was asked for and that nothing keeps to, whatever the objective."""
+    from graphwright.partition.api import memory_limit
+    from graphwright.partition.evaluate import largest_tensors
+    from graphwright.plans import Plan, does_not_fit, figures_of
+
+    smallest = found if isinstance(found, Plan) else found.smallest()
+    limit = memory_limit(smallest.cluster, how)
+    if figures_of(smallest).memory > limit:
+        raise does_not_fit(limit, smallest, largest_tensors(graph))
+
+
+@app.command()
+def profile(
+    model: ModelOrGraph,
+    cluster: OnCluster,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of devices, as `1,2,4,8` or `1-16`; all that the cluster can have if not given. It may be more than the preset has."
+        ),
+    ] = None,
+    algorithm: Algorithm = "frontier",
+    memory: Memory = None,
+    margin: Margin = None,
+    points: Points = None,
+    baselines: Baselines = None,
+    budget: Budget = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = None,
+    small: Small = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Save the table (.json).")
+    ] = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the least time of a step for each number of devices: how many are worth renting.
+
+    `graphwright profile gpt2 --cluster dgx-h100:8 --devices 1,2,4,8,16,32,64 --plot gpt2-devices.png`
+
+    A number that the cluster cannot have, such as 11 with 8 to a node, is left out. With a price in the cluster's file each step has a cost.
+    """
+    check_output(output, (".json",))
+    check_output(plot, PICTURE_SUFFIXES)
+    counts = None if devices is None else _counts(devices)
+    options = _search(
+        algorithm=algorithm, memory=memory, margin=margin, points=points, baselines=baselines,
+        budget=budget, seed=seed,
+    )  # fmt: skip
+    _check(options)
+    on = _cluster(cluster)
+
+    from graphwright import report
+    from graphwright.ir import write_atomically
+    from graphwright.partition import profile as make_profile
+
+    with _progress(as_json) as tell:
+        tell(f"capturing {model}", 0, 0)
+        graph = load_graph(model, batch_size, small)
+        found = make_profile(graph, on, devices=counts, report=tell, **options)
+    left_out = sorted(set(counts or ()) - {row.num_devices for row in found})
+    if left_out:
+        some = ", ".join(map(str, left_out[:8])) + (", ..." if len(left_out) > 8 else "")
+        Console(stderr=True).print(f"left out, as {on.name} cannot have so many devices: {some}")
+    data = report.profile_dict(found)
+    if output is not None:
+        write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
+    if plot is not None:
+        report.plot(found, plot)
+    for path in (output, plot):
+        if path is not None:
+            Console(stderr=True).print(f"saved {path}")
+    if as_json:
+        print(json.dumps(data, indent=2))
+    else:
+        report.show_profile(found, Console(), model)
+
+
+# -- options ------------------------------------------------------------------------------------------
+
+
+def _search(**given: Any) -> dict[str, Any]:
+    """The fields of a search that were given."""
+    found = {name: value for name, value in given.items() if value is not None}
+    if "baselines" in found:
+        found["baselines"] = _baselines(found["baselines"])
+    if "memory" in found:
+        found["memory"] = size(found["memory"])
+    return found
+
+
+def _baselines(text: str) -> tuple[str, ...]:
+    from graphwright.partition import RECIPES, SYSTEMS
+
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if words == ["all"]:
+        return (*RECIPES, *SYSTEMS)
+    if words == ["none"]:
+        return ()
+    if not words:
+        raise InvalidOption("--baselines is empty; write `none` to compare with nothing")
+    return tuple(dict.fromkeys(words))
+
+
+def _check(options: dict[str, Any]) -> Search:
+    """The search; refused before the capture, which may take a while."""
+    from graphwright.partition import Search
+
+    return Search(**options)
+
+
+def _cluster(name: str) -> Cluster:
+    from graphwright.machine import cluster
+
+    return cluster(name)
+
+
+MOST = 4096
+"""Numbers of devices that one profile may have."""
+
+
+def _counts(text: str) -> list[int]:
+    """Numbers of devices from `1,2,4` and `1-16`."""
+    found: list[int] = []
+    for word in text.split(","):
+        first, dash, last = (part.strip() for part in word.partition("-"))
+        ends = (first, last) if dash else (first, first)
+        if not all(end.isdecimal() and len(end) < 8 for end in ends):
+            raise InvalidOption(
+                f"--devices {text}: {word.strip()!r} is no number of devices; write 1,2,4,8 or 1-16"
+            )
+        low, high = map(int, ends)
+        if not 1 <= low <= high:
+            raise InvalidOption(
+                f"--devices {text}: {word.strip()!r} has to go upwards from 1 or more"
+            )
+        if high - low >= MOST:
+            raise InvalidOption(
+                f"--devices {text}: {high - low + 1:,} sizes are too many; at most {MOST:,}"
+            )
+        found += range(low, high + 1)
+    return list(dict.fromkeys(found))
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Report]:
+    """A bar on the error stream, told of each step of a search; nothing where that is not wanted."""
+    if quiet:
+        yield lambda what, done, total: None
+        return
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("", total=None, count="")
+
+        def report(what: str, done: int, total: int) -> None:
+            count = f"{done:,} of {total:,}" if total else ""
+            bar.update(task, description=what, completed=done, total=total or None, count=count)
+
+        yield report

@@ -1,0 +1,113 @@
+"""From a graph to plans worth simulating: the tracked frontier of the additive problem, thinned.
+
+The additive estimate adds up everything that one device computes and everything that is moved. A real step overlaps the gathering of
+parameters and the adding up of gradients with computing. So the frontier is tracked twice: with these movements at their full price, and with
+them hidden behind the computing (`OVERLAP`); simulation decides between the plans of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import log
+
+import numpy as np
+
+from graphwright.partition.build import Model
+from graphwright.partition.coarsen import Weight
+from graphwright.partition.eliminate import least
+from graphwright.partition.frontier import track
+from graphwright.partition.narrow import narrow
+from graphwright.partition.problem import Assignment, Problem, Table
+from graphwright.plans import Plan
+
+OVERLAP = 0.9
+"""The share of what moves for parameters and gradients that is taken to be hidden in the second tracking."""
+FAST_ENDS = (0.3, 0.5, 0.7)
+"""Shares for which only the fastest plan is looked for."""
+TRACKING = 2.0
+"""Seconds after which gaps between points of an estimated frontier stay open; a dozen of its points are simulated in any case."""
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """Plans with their additive estimates, (seconds, bytes), and whether the tracking was exact in the configurations that it had."""
+
+    plans: tuple[tuple[Plan, tuple[float, float]], ...]
+    exact: bool
+    num_points: int
+
+
+def candidates(
+    model: Model,
+    *,
+    count: int,
+    precision: float = 0.01,
+    method: str = "ldp",
+    overlaps: Sequence[float] = (0.0, OVERLAP),
+    budget: float | None = TRACKING,
+    report: Report | None = None,
+) -> Candidates:
+    """At most about `count` plans spread over the frontiers, their ends always among them."""
+    problem = narrow(model, model.space.width)
+    found: list[Assignment] = []
+    exact, points = True, 0
+    for overlap in overlaps:
+        tracked = track(
+            _hidden(model, problem, overlap),
+            method=method,  # type: ignore[arg-type]
+            precision=precision,
+            budget=budget,
+            report=None if report is None else _forward(report),
+        )
+        exact, points = exact and tracked.exact, points + len(tracked.points)
+        for point in spread(tracked.points, max(2, count // len(overlaps))):
+            time, memory = problem.evaluate(point.choices.tolist(), point.options)
+            found.append(replace(point, time=time, memory=memory))
+    for overlap in FAST_ENDS if len(overlaps) > 1 else ():
+        point = least(_hidden(model, problem, overlap))
+        time, memory = problem.evaluate(point.choices.tolist(), point.options)
+        found.append(replace(point, time=time, memory=memory))
+    plans: dict[tuple[bytes, tuple[tuple[tuple[int, int], int], ...]], Assignment] = {}
+    for point in found:
+        plans.setdefault((point.choices.tobytes(), tuple(sorted(point.options.items()))), point)
+    return Candidates(
+        plans=tuple((model.plan(p, "frontier"), (p.time, p.memory)) for p in plans.values()),
+        exact=exact,
+        num_points=points,
+    )
+
+
+def _forward(report: Report) -> Callable[[int, int], None]:
+    return lambda done, total: report("tracking the frontier", done, total)
+
+
+def _hidden(model: Model, problem: Problem, overlap: float) -> Problem:
+    """The problem with what moves to and from parameters cheaper by the share that is hidden."""
+    if overlap == 0.0:
+        return problem
+    updates = {g for g, group in enumerate(model.coarse.groups) if group.weight is Weight.UPDATE}
+    known: dict[bytes, Table] = {}
+    pairs = {}
+    for (u, v), table in problem.pairs.items():
+        if u in updates or v in updates:
+            if table.key not in known:
+                cheaper = np.where(np.isfinite(table.time), table.time * (1 - overlap), np.inf)
+                known[table.key] = Table(cheaper, table.memory)
+            table = known[table.key]
+        pairs[u, v] = table
+    return Problem(problem.unary, pairs)
+
+
+def spread(points: Sequence[Assignment], count: int) -> list[Assignment]:
+    """Both ends, and points evenly between them along the curve on logarithmic axes."""
+    if len(points) <= count:
+        return list(points)
+    x = np.array([log(max(p.memory, 1.0)) for p in points])
+    y = np.array([log(max(p.time, 1e-12)) for p in points])
+    steps = np.hypot(np.diff(x) / max(np.ptp(x), 1e-9), np.diff(y) / max(np.ptp(y), 1e-9))
+    along = np.concatenate([[0.0], np.cumsum(steps)])
+    wanted = np.linspace(0.0, along[-1], count)
+    numbers = {int(np.abs(along - w).argmin()) for w in wanted}
+    return [points[n] for n in sorted(numbers)]
