@@ -25,9 +25,9 @@ def main() -> None:
     graph = gw.capture(Block(), nn.functional.mse_loss, batch, optimizer=torch.optim.AdamW)
     print(graph)
     for node in graph.nodes:
-        if node.op in ("aten.mm", "aten.bmm", "aten.view") and node.phase == "forward":
+        if node.op in ("aten.matmul", "aten.mm", "aten.view") and node.phase == "forward":
             found = gw.splits(node.op, node.attrs, gw.types_of(graph, node))
-            print(f"{node.op:10} {node.module:20} {'; '.join(map(str, found))}")
+            print(f"{node.op:12} {node.module:20} {'; '.join(map(str, found))}")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,10 @@ Baselines = Annotated[
 ]
 Budget = Annotated[float | None, typer.Option(help="Seconds after which the best so far is taken.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of a search that draws lots.")]
+BatchDim = Annotated[
+    int,
+    typer.Option(min=0, help="The dim of the data that runs over samples; 1 where time is first."),
+]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture (.png, .svg).")]
 
 
@@ -99,6 +103,7 @@ def plan(
     budget: Budget = None,
     seed: Seed = 0,
     batch_size: BatchSize = None,
+    batch_dim: BatchDim = 0,
     small: Small = False,
     output: Annotated[
         Path | None,
@@ -119,7 +124,7 @@ def plan(
     check_output(plot, PICTURE_SUFFIXES)
     options = _search(
         algorithm=algorithm, memory=memory, margin=margin, points=points, baselines=baselines,
-        budget=budget, seed=seed,
+        budget=budget, seed=seed, batch_dim=batch_dim,
     )  # fmt: skip
     how, on = _check(options), _cluster(cluster)
 
@@ -201,6 +206,7 @@ def profile(
     budget: Budget = None,
     seed: Seed = 0,
     batch_size: BatchSize = None,
+    batch_dim: BatchDim = 0,
     small: Small = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Save the table (.json).")
@@ -219,7 +225,7 @@ def profile(
     counts = None if devices is None else _counts(devices)
     options = _search(
         algorithm=algorithm, memory=memory, margin=margin, points=points, baselines=baselines,
-        budget=budget, seed=seed,
+        budget=budget, seed=seed, batch_dim=batch_dim,
     )  # fmt: skip
     _check(options)
     on = _cluster(cluster)

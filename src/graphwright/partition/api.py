@@ -9,7 +9,7 @@ The plans of recipes are offered to the search and compared with its own by simu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Literal, overload
 
@@ -19,7 +19,7 @@ from graphwright.ir import CONSTANT_OP, Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
 from graphwright.partition.build import Model
-from graphwright.partition.candidates import candidates
+from graphwright.partition.candidates import TRACKING, candidates
 from graphwright.partition.coarsen import Coarse, coarsen
 from graphwright.partition.evaluate import better, largest_tensors, with_figures
 from graphwright.partition.mcmc import anneal
@@ -49,6 +49,7 @@ class Search:
     baselines   recipes to compare with; `RECIPES` are what people do, `SYSTEMS` what others find
     budget      seconds after which the best so far is returned; None for as long as it takes
     precision   points this close to others, as a share, may be left out of the estimated frontier
+    batch_dim   the dim of the step's data that runs over samples: 1 for sequences that have time first
     """
 
     algorithm: str = "frontier"
@@ -59,6 +60,7 @@ class Search:
     budget: float | None = None
     precision: float = 0.01
     seed: int = 0
+    batch_dim: int = 0
     space: Space = field(default_factory=Space)
 
     def __post_init__(self) -> None:
@@ -77,6 +79,10 @@ class Search:
             raise InvalidOption(f"budget is a number of seconds, or None, not {self.budget!r}")
         if self.memory is not None:
             parse_limit(self.memory)
+        if self.batch_dim != self.space.batch_dim:
+            dim = self.batch_dim or self.space.batch_dim
+            object.__setattr__(self, "batch_dim", dim)
+            object.__setattr__(self, "space", replace(self.space, batch_dim=dim))
 
 
 @overload
@@ -180,7 +186,7 @@ class _Planning:
         queue: list[tuple[Plan, tuple[float, float] | None]] = []
         if not self._late() or not recipes:
             queue = self._found([p for p in recipes.values() if not _on_some(p)])
-        simulated = self._simulate([*((p, None) for p in recipes.values()), *queue], list(recipes))
+        simulated = self._simulate([*((p, None) for p in recipes.values()), *queue])
         others = dict(zip(recipes, simulated, strict=False))
         return make_frontier(simulated, others=others, notes=self.notes)
 
@@ -194,28 +200,40 @@ class _Planning:
                 break
             self.report("baselines", number, len(wanted))
             if model is None and name in ("one-weird-trick", "zero", "megatron"):
-                model = Model(self.coarse, self.cluster, self.costs)
+                model = Model(
+                    self.coarse, self.cluster, self.costs, Space(batch_dim=self.how.batch_dim)
+                )
             try:
-                found[name] = other_plan(name, self.coarse, self.cluster, self.costs, model)
+                found[name] = self._other(name, model)
             except GraphwrightError as error:
                 self.notes.append(f"{name} is not possible here: {error}")
         return found
+
+    def _other(self, name: str, model: Model | None = None) -> Plan:
+        dim = self.how.batch_dim
+        return other_plan(name, self.coarse, self.cluster, self.costs, model, batch_dim=dim)
 
     def _found(self, known: Sequence[Plan]) -> list[tuple[Plan, tuple[float, float] | None]]:
         how = self.how
         if how.algorithm == "mcmc":
             return self._annealed(known)
         if how.algorithm != "frontier":
-            made = other_plan(how.algorithm, self.coarse, self.cluster, self.costs)
-            return [(made, None)]
+            return [(self._other(how.algorithm), None)]
         model = Model(self.coarse, self.cluster, self.costs, how.space, plans=known)
-        found = candidates(model, count=how.points, precision=how.precision, report=self.report)
+        left = TRACKING if self.deadline is None else self.deadline - perf_counter()
+        found = candidates(
+            model,
+            count=how.points,
+            precision=how.precision,
+            budget=min(TRACKING, max(0.0, left)),
+            report=self.report,
+        )
         plans = list(found.plans)
         ends = [0, len(plans) - 1]
         return [plans[i] for i in dict.fromkeys([*ends[::-1], *range(len(plans))])]
 
     def _annealed(self, known: Sequence[Plan]) -> list[tuple[Plan, tuple[float, float] | None]]:
-        first = other_plan("optcnn", self.coarse, self.cluster, self.costs)
+        first = self._other("optcnn")
         budget = ANNEALING if self.deadline is None else max(0.0, self.deadline - perf_counter())
         found = anneal(
             self.coarse,
@@ -231,9 +249,7 @@ class _Planning:
         )
         return [(found.plan, None), (first, None)]
 
-    def _simulate(
-        self, queue: Sequence[tuple[Plan, tuple[float, float] | None]], names: Sequence[str]
-    ) -> list[Plan]:
+    def _simulate(self, queue: Sequence[tuple[Plan, tuple[float, float] | None]]) -> list[Plan]:
         done: list[Plan] = []
         simulator = Simulator(self.coarse.site, self.cluster, self.costs)
         for number, (made, estimate) in enumerate(queue):

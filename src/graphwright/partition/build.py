@@ -113,7 +113,7 @@ class Model:
         return found
 
     def _configurations(self) -> list[Configurations]:
-        samples = sample_dims(self.coarse.site.graph)
+        samples = sample_dims(self.coarse.site.graph, self.space.batch_dim)
         known: dict[Hashable, Configurations] = {}
         found = []
         for g, (group, key) in enumerate(zip(self.coarse.groups, self._signature, strict=True)):
@@ -304,7 +304,7 @@ class Model:
         found = self.configurations[g]
         time, memory = np.zeros(len(found)), np.zeros(len(found))
         if item.batch and self.space.loader:
-            row = batch_layout(item.type, self.cluster)
+            row = batch_layout(item.type, self.cluster, self.space.batch_dim)
             source = _Rows(row[None], np.zeros(len(found), dtype=np.int64), np.zeros(1))
             for slot, arg, _ in item.readers:
                 target = self._layouts(g, ("need", slot, arg), found.need(slot, arg), item.type)
@@ -368,7 +368,8 @@ class Model:
             for name in site.graph.inputs:
                 tensor = site.graph.tensors[name]
                 if tensor.role is Role.INPUT:
-                    inputs[name] = to_sharding(batch_layout(tensor.type, self.cluster), mesh)
+                    row = batch_layout(tensor.type, self.cluster, self.space.batch_dim)
+                    inputs[name] = to_sharding(row, mesh)
         return make_plan(
             site.graph,
             self.cluster,
@@ -402,15 +403,15 @@ def _numbers(values: Iterable[Hashable]) -> list[int]:
     return [known.setdefault(value, len(known)) for value in values]
 
 
-def batch_layout(type: TensorType, cluster: Cluster) -> Codes:
-    """How a loader splits data: along its first dim, over the innermost axes first, while there is a sample for each."""
+def batch_layout(type: TensorType, cluster: Cluster, dim: int) -> Codes:
+    """How a loader splits data: by samples, over the innermost axes first, while there is as many for each."""
     row = np.full(len(cluster.axes), REPLICATED, dtype=np.int8)
     ways = 1
     for axis in reversed(range(len(cluster.axes))):
         size = cluster.axes[axis].size
-        if type.rank and type.shape[0] % (ways * size) == 0:
+        if dim < type.rank and type.shape[dim] % (ways * size) == 0:
             ways *= size
-            row[axis] = 0
+            row[axis] = dim
     return row
 
 

@@ -95,8 +95,9 @@ class Configurations:
 
     def uniform(self) -> NDArray[np.int64]:
         """The configurations in which every level has one joint choice, and those of plans."""
-        used = (self.mix > 0).sum(axis=1)
-        return np.flatnonzero((used <= max(1, int(used.min()))) | (self.mix < 0).any(axis=1))
+        used, of_plans = (self.mix > 0).sum(axis=1), (self.mix < 0).any(axis=1)
+        fewest = int(used[~of_plans].min(initial=used.max()))
+        return np.flatnonzero((used <= max(1, fewest)) | of_plans)
 
     def near(self, some: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those that differ from one of `some` in the joint choice of one axis at most, and these themselves."""
@@ -115,13 +116,18 @@ def configure(
     space: Space,
     samples: dict[str, frozenset[int]],
 ) -> Configurations:
-    """All configurations of a group in a space."""
+    """All configurations of a group in a space; where nothing is possible without replication, those with the most parts that are."""
     kinds = _kinds(coarse, group, joint, samples)
     rows = _rows(joint, kinds, cluster, space)
     choice = joint.choice[rows].swapaxes(1, 2)
     rest = joint.rest[rows].swapaxes(1, 2)
     choice, rest, good = _feasible(coarse, group, joint, cluster, choice, rest)
     mix = _mix(rows[good], len(joint.choice), cluster)
+    if len(choice) == 0 and not space.replication:
+        most = configure(
+            coarse, group, joint, cluster, replace(space, replication=True), samples
+        )
+        return most.only(_most_parts(most, group, cluster))
     if len(choice) == 0:
         choice = np.zeros((1, len(group.slots), len(cluster.axes)), dtype=np.int16)
         rest = np.full((1, joint.rest.shape[1], len(cluster.axes)), -1, dtype=np.int8)
@@ -144,7 +150,15 @@ def _mix(rows: NDArray[np.int64], count: int, cluster: Cluster) -> NDArray[np.in
     mix = np.zeros((len(rows), len(cluster.levels), count), dtype=np.int8)
     for axis, level in enumerate(levels):
         mix[np.arange(len(rows)), level, rows[:, axis]] += 1
-    return mix.reshape(len(rows), -1)
+    return mix.reshape(len(rows), len(cluster.levels) * count)
+
+
+def _most_parts(found: Configurations, group: Group, cluster: Cluster) -> NDArray[np.int64]:
+    """The configurations in which the lead has the most parts."""
+    sizes = np.array([axis.size for axis in cluster.axes], dtype=np.int64)
+    units = np.array(found.options[group.lead].units)
+    parts = np.where(units[found.choice[:, group.lead]] > 0, sizes, 1).prod(axis=1)
+    return np.flatnonzero(parts == parts.max())
 
 
 def add_plans(
@@ -237,7 +251,7 @@ def _rows(
         first += count
     rows = [tuple(n for block in found for n in block) for found in product(*blocks)]
     if space.single_split:
-        rows = [row for row in rows if len(set(row)) == 1] or [(0,) * len(sizes)]
+        rows = [row for row in rows if len({n for n in row if kinds[n] is not None}) <= 1]
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(sizes))
 
 

@@ -143,9 +143,7 @@ def fullest_moment(site: Site) -> int:
     for name, i in birth.items():
         nbytes = site.graph.tensors[name].type.nbytes
         change[i] += nbytes
-        change[max(i, last.get(name, i)) + 1 if last.get(name, i) < len(change) - 1 else -1] -= (
-            nbytes
-        )
+        change[max(i, last.get(name, i)) + 1] -= nbytes
     most = total = where = 0
     for i, delta in enumerate(change[:-1]):
         total += delta

@@ -29,7 +29,8 @@ class Space:
     terms from several devices. `batch_only`: nothing but samples is split. `roles` says for every axis what it splits for all
     operators alike, "sample" or "other" (Mesh-TensorFlow's one mesh with named dims). `single_split`: one choice for all axes
     (each tensor chopped along one dim). `reuse`: a tensor that was moved may be moved again for the backward instead of being kept.
-    `loader`: the batch arrives split by samples; otherwise as its readers need it. `width` is how many configurations of a group are
+    `loader`: the batch arrives split by samples; otherwise as its readers need it. `batch_dim` is the dim of the step's data that runs over
+    samples, 1 for sequences that have time first. `width` is how many configurations of a group are
     kept for an exact search, None for all; `distinct` how many joint choices one level of many axes may mix.
     """
 
@@ -41,6 +42,7 @@ class Space:
     subsets: bool = False
     reuse: bool = True
     loader: bool = True
+    batch_dim: int = 0
     width: int | None = 64
     distinct: int = 2
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from graphwright.describe import Soap, Types
 from graphwright.ir import Attrs, Role, TensorType
 from graphwright.machine import Cluster
-from graphwright.partition.baselines import BASELINES
+from graphwright.partition.baselines import BASELINES, data_parallel
 from graphwright.partition.build import Model
 from graphwright.partition.coarsen import Coarse, Group, Weight
 from graphwright.partition.configure import Configurations
@@ -56,16 +56,25 @@ SYSTEMS = ("optcnn", "tofu", "icml18", "equal-chop", "spartan", "all-row")
 
 
 def other_plan(
-    name: str, coarse: Coarse, cluster: Cluster, costs: Costs, model: Model | None = None
+    name: str,
+    coarse: Coarse,
+    cluster: Cluster,
+    costs: Costs,
+    model: Model | None = None,
+    *,
+    batch_dim: int = 0,
 ) -> Plan:
     """The plan of a recipe or a system; `model` saves work where there is one already."""
+    if name == "data":
+        return data_parallel(coarse.site.graph, cluster, batch_dim)
     if name in BASELINES:
         return BASELINES[name](coarse.site.graph, cluster)
+    plain = Space(batch_dim=batch_dim)
     match name:
         case "one-weird-trick" | "zero" | "megatron":
-            return _follow_recipe(name, model or Model(coarse, cluster, costs))
+            return _follow_recipe(name, model or Model(coarse, cluster, costs, plain))
         case "optcnn":
-            own = model or Model(coarse, cluster, costs, Space(reuse=False))
+            own = model or Model(coarse, cluster, costs, replace(plain, reuse=False))
             return own.plan(least(narrow(own, own.space.width)), name)
         case "tofu":
             return replace(recursive(coarse, cluster, costs).plan, algorithm=name)

@@ -25,6 +25,7 @@ def _sizes() -> Iterator[tuple[str, Mapping[str, Attr], Shapes]]:
     for n in (64, 128, 256, 512, 1024, 2048):
         yield "aten.mm", {}, [(n, n), (n, n)]
         yield "aten.bmm", {}, [(8, n // 2, 64), (8, 64, n // 2)]
+        yield "aten.matmul", {}, [(8, n // 2, 64), (64, n)]
     window: dict[str, Attr] = {
         "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1),
         "transposed": False, "output_padding": (0, 0), "groups": 1,

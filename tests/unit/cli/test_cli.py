@@ -26,11 +26,11 @@ FLAGS = {
     },
     "plan": {
         "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
-        "--batch-size", "--small", "--output", "-o", "--plot", "--json",
+        "--batch-size", "--batch-dim", "--small", "--output", "-o", "--plot", "--json",
     },
     "profile": {
         "--cluster", "--devices", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
-        "--batch-size", "--small", "--output", "-o", "--plot", "--json",
+        "--batch-size", "--batch-dim", "--small", "--output", "-o", "--plot", "--json",
     },
     "simulate": {
         "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
