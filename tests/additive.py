@@ -37,9 +37,7 @@ def problem_of(name: str, on: str) -> Problem:
 def codes(sharding: Sharding) -> list[int]:
     """A sharding in numbers: the dim, -1 for replicated, -2 for terms."""
     numbers = {Replicated: -1, Partial: -2}
-    return [
-        p.dim if isinstance(p, Split) else numbers[type(p)] for p in sharding.placements
-    ]
+    return [p.dim if isinstance(p, Split) else numbers[type(p)] for p in sharding.placements]
 
 
 def random_assignment(problem: Problem, rng: np.random.Generator) -> Assignment:
@@ -61,9 +59,7 @@ def recomputed(model: Model, plan: Plan) -> float:
     """Seconds of every operator's longest part, and of every distinct layout in which a group reads each tensor; halos left out."""
     coarse, site = model.coarse, model.coarse.site
     x = Expansion(site, plan, model.costs)
-    total = sum(
-        float(x.duration(i).max()) / 1e12 for i, g in enumerate(coarse.group_of) if g >= 0
-    )
+    total = sum(float(x.duration(i).max()) / 1e12 for i, g in enumerate(coarse.group_of) if g >= 0)
     known: dict[object, float] = {}
 
     def move(name: str, source: Sharding, target: Sharding) -> float:

@@ -78,7 +78,7 @@ Baselines = Annotated[
 Budget = Annotated[float | None, typer.Option(help="Seconds after which the best so far is taken.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of a search that draws lots.")]
 BatchDim = Annotated[
-    int,
+    int | None,
     typer.Option(min=0, help="The dim of the data that runs over samples; 1 where time is first."),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture (.png, .svg).")]
@@ -103,7 +103,7 @@ def plan(
     budget: Budget = None,
     seed: Seed = 0,
     batch_size: BatchSize = None,
-    batch_dim: BatchDim = 0,
+    batch_dim: BatchDim = None,
     small: Small = False,
     output: Annotated[
         Path | None,
@@ -206,7 +206,7 @@ def profile(
     budget: Budget = None,
     seed: Seed = 0,
     batch_size: BatchSize = None,
-    batch_dim: BatchDim = 0,
+    batch_dim: BatchDim = None,
     small: Small = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Save the table (.json).")

@@ -73,9 +73,9 @@ class Search:
             )
         for name, least in (("points", 1), ("margin", 1.0), ("precision", 0.0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+            if not _is_number(value) or not value >= least:
                 raise InvalidOption(f"{name} has to be {least:g} or more, not {value!r}")
-        if self.budget is not None and not self.budget >= 0:
+        if self.budget is not None and not (_is_number(self.budget) and self.budget >= 0):
             raise InvalidOption(f"budget is a number of seconds, or None, not {self.budget!r}")
         if self.memory is not None:
             parse_limit(self.memory)
@@ -274,6 +274,10 @@ class _Planning:
             self.notes.append(
                 f"{len(unknown)} operators have no description and are replicated: {', '.join(unknown[:5])}"
             )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _on_some(plan: Plan) -> bool:

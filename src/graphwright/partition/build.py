@@ -306,9 +306,14 @@ class Model:
         if item.batch and self.space.loader:
             row = batch_layout(item.type, self.cluster, self.space.batch_dim)
             source = _Rows(row[None], np.zeros(len(found), dtype=np.int64), np.zeros(1))
+            earlier: list[_Rows] = []
             for slot, arg, _ in item.readers:
                 target = self._layouts(g, ("need", slot, arg), found.need(slot, arg), item.type)
-                time += self._price(item.type, source, target)[0, target.number]
+                fresh = np.ones(len(found), dtype=bool)
+                for other in earlier:
+                    fresh &= (other.rows[other.number] != target.rows[target.number]).any(axis=1)
+                time += self._price(item.type, source, target)[0, target.number] * fresh
+                earlier.append(target)
         elif item.first:
             slot, arg, _ = item.readers[0]
             target = self._layouts(g, ("need", slot, arg), found.need(slot, arg), item.type)

@@ -382,11 +382,15 @@ class _Coarsening:
 
     def _residents(self, nodes: list[int]) -> tuple[str, ...]:
         """The parameters and states that these nodes write."""
-        made = {name for i in nodes for name in self.nodes[i].outputs}
-        return tuple(
+        found = [
             old
-            for old, new in self.graph.updates.items()
-            if new in made and self.graph.tensors[old].type.numel > 1
+            for i in nodes
+            for name in self.nodes[i].outputs
+            for old in self.site.replaces.get(name, ())
+            if self.graph.tensors[old].type.numel > 1
+        ]
+        return tuple(
+            sorted(found, key=lambda name: self.graph.tensors[name].role is not Role.PARAMETER)
         )
 
 

@@ -124,9 +124,7 @@ def configure(
     choice, rest, good = _feasible(coarse, group, joint, cluster, choice, rest)
     mix = _mix(rows[good], len(joint.choice), cluster)
     if len(choice) == 0 and not space.replication:
-        most = configure(
-            coarse, group, joint, cluster, replace(space, replication=True), samples
-        )
+        most = configure(coarse, group, joint, cluster, replace(space, replication=True), samples)
         return most.only(_most_parts(most, group, cluster))
     if len(choice) == 0:
         choice = np.zeros((1, len(group.slots), len(cluster.axes)), dtype=np.int16)
@@ -231,7 +229,10 @@ def _rows(
     }
     level = [
         (key, len(list(axes)))
-        for key, axes in groupby(range(len(sizes)), key=lambda a: (cluster.axes[a].level, sizes[a]))
+        for key, axes in groupby(
+            range(len(sizes)),
+            key=lambda a: (cluster.axes[a].level, sizes[a], space.roles and space.roles[a]),
+        )
     ]
     blocks: list[list[tuple[int, ...]]] = []
     first = 0

@@ -13,6 +13,7 @@ So a group has about as many joint choices as its lead has splits, however many 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +121,7 @@ class _Following:
             options(self.graph.nodes[i].op, site.attrs[i], site.types[i]) for i in self.nodes
         ]
         self.is_view = [site.is_view[i] for i in self.nodes]
+        self.families = self._families()
         self.base = self._bases()
         self.touching: dict[str, list[int]] = {}
         for s, i in enumerate(self.nodes):
@@ -161,14 +163,57 @@ class _Following:
         known: dict[str, set[int]] = {}
         wanted: dict[str, set[int]] = {}
         weight = [0.0] * len(self.nodes)
-        self._decide(self.group.lead, option, chosen, known, wanted, weight)
+        decide = partial(self._decide, chosen=chosen, known=known, wanted=wanted, weight=weight)
+        decide(self.group.lead, option)
+        for slot, view in enumerate(self.is_view):  # of a weight, of the result
+            if view and self._ready(slot, known, wanted) == 2:
+                decide(slot, self._best(slot, known, wanted))
+        first, *others = self.families
+        for slot in first:
+            if chosen[slot] < 0:
+                decide(slot, self._best(slot, known, wanted))
+        for family in others:
+            for slot, like in zip(family, first, strict=True):
+                if chosen[slot] < 0:
+                    decide(slot, chosen[like])
         while True:
             open_slots = [s for s, c in enumerate(chosen) if c < 0]
             if not open_slots:
                 return chosen
-            slot = max(open_slots, key=lambda s: (weight[s] > 0 and self.is_view[s], weight[s], -s))
-            best = self._best(slot, known, wanted)
-            self._decide(slot, best, chosen, known, wanted, weight)
+            ready = [self._ready(s, known, wanted) for s in range(len(chosen))]
+            slot = max(open_slots, key=lambda s: (ready[s], weight[s], -s))
+            decide(slot, self._best(slot, known, wanted))
+
+    def _families(self) -> list[list[int]]:
+        """The lead with its backward operators, and those that do the same beside it (key and value beside query), in the same order."""
+        if self.group.weight is not Weight.HEAVY:
+            return [[self.group.lead]]
+        place = {self.graph.nodes[i].name: s for s, i in enumerate(self.nodes)}
+        found: dict[int, list[int]] = {self.group.lead: [self.group.lead]}
+        for s, i in enumerate(self.nodes):
+            node = self.graph.nodes[i]
+            if node.phase is Phase.FORWARD and not self.is_view[s]:
+                found[s] = [s]
+            elif node.partner in place and not self.is_view[s]:
+                found.setdefault(place[node.partner], [place[node.partner]]).append(s)
+        lead = found.pop(self.group.lead)
+        return [lead, *(other for other in found.values() if self._alike(lead, other))]
+
+    def _alike(self, family: list[int], other: list[int]) -> bool:
+        """Whether two families have the same operators with the same choices."""
+        return len(family) == len(other) and all(
+            self.graph.nodes[self.nodes[a]].op == self.graph.nodes[self.nodes[b]].op
+            and self.options[a].choices == self.options[b].choices
+            for a, b in zip(family, other, strict=True)
+        )
+
+    def _ready(self, slot: int, known: dict[str, set[int]], wanted: dict[str, set[int]]) -> int:
+        """Views come first, but a view is decided only when what it views has been made, or what it shows is wanted: not for being free."""
+        if not self.is_view[slot]:
+            return 1
+        node = self.graph.nodes[self.nodes[slot]]
+        made = any(known.get(name) for name in node.inputs if name is not None)
+        return 2 if made or any(wanted.get(name) for name in node.outputs) else 0
 
     def _decide(
         self,

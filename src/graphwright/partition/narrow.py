@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.partition.build import Model
-from graphwright.partition.eliminate import least
+from graphwright.partition.eliminate import sweep
 from graphwright.partition.problem import Assignment, Pair, Problem, Table
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ def grow(model: Model) -> Problem:
     before = [np.inf] * len(_WEIGHTS)
     for _ in range(_GROWTHS):
         weights = _weights(problem)
-        found = [least(problem, weight) for weight in weights]
+        found = sweep(problem, weights)
         values = [a.time + w * a.memory for a, w in zip(found, weights, strict=True)]
         if all(new > old * (1 - _ENOUGH) for new, old in zip(values, before, strict=True)):
             break

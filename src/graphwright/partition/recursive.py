@@ -106,7 +106,9 @@ class _Walk:
                 known[key] = self._moves(g, group, found)
             self.moves.append(known[key])
 
-    def _moves(self, g: int, group: Group, found: Configurations) -> tuple[NDArray[np.int16], Codes]:
+    def _moves(
+        self, g: int, group: Group, found: Configurations
+    ) -> tuple[NDArray[np.int16], Codes]:
         """What a group may do along one axis: one row of options, one of resident layouts, for each joint choice."""
         rows = self.model.joints(g)
         choice, rest = rows.choice, rows.rest
@@ -117,11 +119,9 @@ class _Walk:
         if self.mixed and group.weight is Weight.HEAVY and good:
             choice = _mixtures(found, choice)
             rest = np.zeros((len(choice), 0), dtype=np.int8)
-        same = [
-            i for i in range(len(rest)) if not (rest.shape[1] and (rest[i] == REPLICATED).all())
-        ]
-        if same:
-            choice, rest = choice[same], rest[same]
+        split = [i for i in range(len(rest)) if not (rest[i] == REPLICATED).any()]
+        if split:
+            choice, rest = choice[split], rest[split]
         return choice, rest
 
     def open(self, axis: int) -> None:

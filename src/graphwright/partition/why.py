@@ -15,7 +15,7 @@ from graphwright.errors import PlanMismatch
 from graphwright.partition.build import Model
 from graphwright.partition.coarsen import Coarse, Group
 from graphwright.partition.problem import Assignment, Pair
-from graphwright.plans import Plan, Strategy
+from graphwright.plans import Plan, Strategy, check_plan
 from graphwright.tasks import Costs
 
 
@@ -38,6 +38,7 @@ class Reason:
 
 def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
     """A reason for every group of a graph, in the order of the groups; plans that use some of the devices only have none."""
+    check_plan(plan, coarse.site.graph)
     model = Model(coarse, plan.cluster, costs, plans=(plan,))
     choices = []
     for g, group in enumerate(coarse.groups):

@@ -119,7 +119,7 @@ def test_a_transformer():
     assert {reader("attention.key"), reader("attention.value")} <= names
     assert reader("attention.output") not in names
     assert attention.weight is Weight.HEAVY
-    expand, names = group_with(coarse, reader("feed_forward.expand"))
+    _, names = group_with(coarse, reader("feed_forward.expand"))
     assert reader("feed_forward.contract") not in names
     lights = [g for g in coarse.groups if g.weight is Weight.LIGHT]
     norms = [
@@ -164,9 +164,7 @@ def test_number_of_groups_does_not_grow_with_time_steps():
                 h = self.cell(x, h)
             return h
 
-    counts = [
-        len(coarsen(step(Unrolled(steps), torch.zeros(4, 8))).groups) for steps in (3, 6)
-    ]
+    counts = [len(coarsen(step(Unrolled(steps), torch.zeros(4, 8))).groups) for steps in (3, 6)]
     assert counts[0] == counts[1]
 
 
