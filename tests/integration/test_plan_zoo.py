@@ -58,7 +58,6 @@ def test_never_worse_than_any_baseline(name, on):
         ("bert-base", "p2.8xlarge"),
         ("resnet50", "local:4"),
         ("nmt", "summit"),
-        ("transformer", "local:4"),
     ],
 )
 def test_never_worse_than_what_people_do(name, on):

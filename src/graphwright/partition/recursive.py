@@ -7,7 +7,8 @@
 At each step a group has the joint choices of its operators along one axis, and the forward and backward operators of a heavy group may
 also choose differently from each other (the paper's brute force inside of a group). Every tensor is split along every axis: nothing
 is replicated that could be split. Theorem 1: what one step moves is never more than what the next one moves; `Recursion.steps` has the
-figures.
+figures. It assumes that steps cost the same in any order; ours move a tensor over several axes at once where that is faster, which can make a
+later step a few per cent cheaper than the one before.
 """
 
 from __future__ import annotations
