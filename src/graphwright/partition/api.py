@@ -34,6 +34,10 @@ OBJECTIVES = ("frontier", "time", "memory", "bytes", "devices")
 ALGORITHMS = ("frontier", "mcmc", *SYSTEMS)
 MARGIN = 1.1
 """A device's memory over what a plan may take of it by prediction (TensorOpt section 5.2: 14.5 GB of 16 GB)."""
+FEW_BYTES = ("tofu", "equal-chop", "icml18", "spartan")
+"""Searches for the least bytes, which that objective chooses from too."""
+BASELINES = (*RECIPES, "tofu")
+"""What a search is compared with, and never worse than, unless told otherwise."""
 ANNEALING = 30.0
 """Seconds that annealing takes unless told otherwise."""
 Report = Callable[[str, int, int], None]
@@ -46,7 +50,7 @@ class Search:
     algorithm   "frontier" (TensorOpt), "mcmc" (FlexFlow), or a system to follow: "tofu", "optcnn", "spartan", ...
     memory      bytes that a device may hold, "14.5GB", or None for its own memory over `margin`
     points      how many plans of the estimated frontier are simulated
-    baselines   recipes to compare with; `RECIPES` are what people do, `SYSTEMS` what others find
+    baselines   plans to compare with; `RECIPES` are what people do, `SYSTEMS` what others find; by default the former and Tofu's
     budget      seconds after which the best so far is returned; None for as long as it takes
     precision   points this close to others, as a share, may be left out of the estimated frontier
     batch_dim   the dim of the step's data that runs over samples: 1 for sequences that have time first
@@ -56,7 +60,7 @@ class Search:
     memory: int | str | None = None
     margin: float = MARGIN
     points: int = 12
-    baselines: tuple[str, ...] = RECIPES
+    baselines: tuple[str, ...] = BASELINES
     budget: float | None = None
     precision: float = 0.01
     seed: int = 0
@@ -140,6 +144,8 @@ def plan(
     on = find_cluster(cluster)
     if objective == "devices":
         return _fewest_devices(graph, on, how, model, report)
+    if objective == "bytes":
+        how = replace(how, baselines=tuple(dict.fromkeys((*how.baselines, *FEW_BYTES))))
     with collection_paused():
         frontier = _Planning(graph, on, how, model, report).run()
     return _choose(graph, frontier, objective, how)

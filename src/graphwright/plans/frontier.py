@@ -188,9 +188,12 @@ def parse_limit(memory: object) -> int:
     if isinstance(memory, bool) or (isinstance(memory, float) and not isfinite(memory)):
         raise InvalidLimit(f'memory: {memory!r} is not a size; write "80GB" or a number of bytes')
     try:
-        return int(parse_quantity(memory, "size", "memory"))
+        limit = int(parse_quantity(memory, "size", "memory"))
     except InvalidCluster as error:
         raise InvalidLimit(str(error)) from None
+    if limit < 0:
+        raise InvalidLimit(f"memory: {memory!r} is less than nothing")
+    return limit
 
 
 def does_not_fit(limit: int, smallest: Plan, largest: Sequence[tuple[str, int]] = ()) -> DoesNotFit:
