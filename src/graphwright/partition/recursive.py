@@ -53,7 +53,8 @@ def recursive(
     With `mixed`, both with and without choices of their own for the operators inside of a group: steps that are best one by one need
     not add up to less.
     """
-    model = Model(coarse, cluster, costs, space, measure="bytes")
+    few = replace(space, single_split=True)  # configurations come axis by axis
+    model = Model(coarse, cluster, costs, few, measure="bytes")
     runs = [_recurse(model, own) for own in ((False, True) if mixed else (False,))]
     best = min(runs, key=lambda run: sum(run.steps))
     model.configurations = best.configurations
@@ -74,8 +75,9 @@ def _recurse(model: Model, mixed: bool) -> _Run:
     cluster, walk = model.cluster, _Walk(model, mixed)
     steps: list[float] = []
     exact, total = True, 0.0
-    walk.stay()
-    found = least(model.problem())
+    if not cluster.axes:
+        walk.stay()
+        return _Run((), least(model.problem()), list(model.configurations))
     for axis in range(len(cluster.axes)):
         walk.open(axis)
         found = least(model.problem())
