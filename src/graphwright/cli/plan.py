@@ -21,8 +21,7 @@ from graphwright.errors import InvalidOption
 if TYPE_CHECKING:
     from graphwright.ir import Graph
     from graphwright.machine import Cluster
-    from graphwright.partition import Search
-    from graphwright.partition.api import Report
+    from graphwright.partition import Report, Search
     from graphwright.plans import Frontier, Plan
 
 PLAN_SUFFIXES = (".json", ".json.gz")
@@ -150,7 +149,7 @@ def plan(
 
 def _show_found(found: Frontier | Plan, model: str, how: Search, as_json: bool) -> None:
     from graphwright import report
-    from graphwright.partition.api import memory_limit
+    from graphwright.partition import memory_limit
     from graphwright.plans import Frontier
 
     if isinstance(found, Frontier):
@@ -178,8 +177,7 @@ def _draw(found: Frontier | Plan, graph: Graph, path: Path) -> None:
 
 def _check_limit(graph: Graph, found: Frontier | Plan, how: Search) -> None:
     """Refuse a limit that was asked for and that nothing keeps to, whatever the objective."""
-    from graphwright.partition.api import memory_limit
-    from graphwright.partition.evaluate import largest_tensors
+    from graphwright.partition import largest_tensors, memory_limit
     from graphwright.plans import Plan, does_not_fit, figures_of
 
     smallest = found if isinstance(found, Plan) else found.smallest()

@@ -8,15 +8,25 @@ plan        all of it, simulated                              mcmc        FlexFl
 profile     the same for every number of devices              greedy, systems, baselines   what others do
 """
 
-from graphwright.partition.api import ALGORITHMS, OBJECTIVES, Search, plan, sizes_of
+from graphwright.partition.api import (
+    ALGORITHMS,
+    OBJECTIVES,
+    Report,
+    Search,
+    memory_limit,
+    plan,
+    sizes_of,
+)
 from graphwright.partition.baselines import BASELINES, baseline, data_parallel, layers, replicate
 from graphwright.partition.build import Model
 from graphwright.partition.candidates import candidates
 from graphwright.partition.coarsen import Coarse, Group, Weight, coarsen
 from graphwright.partition.eliminate import least
+from graphwright.partition.evaluate import evaluate, largest_tensors
 from graphwright.partition.exact import solve
 from graphwright.partition.frontier import Tracked, track
 from graphwright.partition.greedy import greedy
+from graphwright.partition.joint import typical
 from graphwright.partition.mcmc import Annealed, anneal
 from graphwright.partition.narrow import narrow
 from graphwright.partition.problem import Assignment, Problem, Table
@@ -41,6 +51,7 @@ __all__ = [
     "Profile",
     "Reason",
     "Recursion",
+    "Report",
     "Row",
     "Search",
     "Space",
@@ -53,10 +64,13 @@ __all__ = [
     "candidates",
     "coarsen",
     "data_parallel",
+    "evaluate",
     "explain",
     "greedy",
+    "largest_tensors",
     "layers",
     "least",
+    "memory_limit",
     "narrow",
     "other_plan",
     "plan",
@@ -68,4 +82,5 @@ __all__ = [
     "sizes_of",
     "solve",
     "track",
+    "typical",
 ]

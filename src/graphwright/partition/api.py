@@ -36,7 +36,7 @@ MARGIN = 1.1
 """A device's memory over what a plan may take of it by prediction (TensorOpt section 5.2: 14.5 GB of 16 GB)."""
 FEW_BYTES = ("tofu", "equal-chop", "icml18", "spartan")
 """Searches for the least bytes, which that objective chooses from too."""
-BASELINES = (*RECIPES, "tofu")
+COMPARED = (*RECIPES, "tofu")
 """What a search is compared with, and never worse than, unless told otherwise."""
 ANNEALING = 30.0
 """Seconds that annealing takes unless told otherwise."""
@@ -60,7 +60,7 @@ class Search:
     memory: int | str | None = None
     margin: float = MARGIN
     points: int = 12
-    baselines: tuple[str, ...] = BASELINES
+    baselines: tuple[str, ...] = COMPARED
     budget: float | None = None
     precision: float = 0.01
     seed: int = 0

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from graphwright.describe import sample_dims
 from graphwright.ir import Role, TensorType
 from graphwright.machine import Cluster
-from graphwright.partition.coarsen import Coarse, Group, Weight, coarsen, signature
+from graphwright.partition.coarsen import Coarse, Group, Weight, signature
 from graphwright.partition.configure import Configurations, add_plans, configure
 from graphwright.partition.joint import Joint, joint_choices, typical
 from graphwright.partition.links import Given, Link, Links, find_links
@@ -39,7 +39,7 @@ from graphwright.partition.problem import Assignment, Pair, Problem, Table
 from graphwright.partition.space import Space
 from graphwright.partition.work import Work
 from graphwright.plans import Kept, Plan, make_plan, whole_mesh
-from graphwright.tasks import Costs, Site
+from graphwright.tasks import Costs
 
 Floats = NDArray[np.float64]
 Measure = Literal["time", "bytes"]
@@ -418,17 +418,3 @@ def batch_layout(type: TensorType, cluster: Cluster, dim: int) -> Codes:
             ways *= size
             row[axis] = dim
     return row
-
-
-def build(
-    graph_or_site: object,
-    cluster: Cluster,
-    costs: Costs,
-    space: Space | None = None,
-    *,
-    measure: Measure = "time",
-    plans: Sequence[Plan] = (),
-) -> Model:
-    """The model of a graph on a cluster."""
-    site = graph_or_site if isinstance(graph_or_site, Site) else Site(graph_or_site)  # type: ignore[arg-type]
-    return Model(coarsen(site), cluster, costs, space, measure=measure, plans=plans)

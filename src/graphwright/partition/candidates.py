@@ -16,6 +16,7 @@ import numpy as np
 from graphwright.partition.build import Model
 from graphwright.partition.coarsen import Weight
 from graphwright.partition.eliminate import least
+from graphwright.partition.elimination_order import Method
 from graphwright.partition.frontier import track
 from graphwright.partition.narrow import narrow
 from graphwright.partition.problem import Assignment, Problem, Table
@@ -44,7 +45,7 @@ def candidates(
     *,
     count: int,
     precision: float = 0.01,
-    method: str = "ldp",
+    method: Method = "ldp",
     overlaps: Sequence[float] = (0.0, OVERLAP),
     budget: float | None = TRACKING,
     report: Report | None = None,
@@ -56,7 +57,7 @@ def candidates(
     for overlap in overlaps:
         tracked = track(
             _hidden(model, problem, overlap),
-            method=method,  # type: ignore[arg-type]
+            method=method,
             precision=precision,
             budget=budget,
             report=None if report is None else _forward(report),

@@ -43,7 +43,7 @@ def greedy(problem: Problem, sizes: list[float], order: Order = "largest") -> As
     return Assignment(choices=choices, options={}, time=time, memory=memory)
 
 
-def largest_tensors(model: Model) -> list[float]:
+def largest_of_groups(model: Model) -> list[float]:
     """The bytes of the largest tensor that each group makes or keeps."""
     graph = model.coarse.site.graph
     return [

@@ -30,7 +30,7 @@ from graphwright.partition.build import Model
 from graphwright.partition.coarsen import Coarse, Group, Weight
 from graphwright.partition.configure import Configurations
 from graphwright.partition.eliminate import least
-from graphwright.partition.greedy import greedy, largest_tensors
+from graphwright.partition.greedy import greedy, largest_of_groups
 from graphwright.partition.moving import Prices
 from graphwright.partition.narrow import narrow
 from graphwright.partition.options import (
@@ -168,7 +168,7 @@ def _spartan(coarse: Coarse, cluster: Cluster, costs: Costs) -> Plan:
     model = Model(coarse, cluster, costs, TOFU, measure="bytes")
     problem = narrow(model, 64)
     found = min(
-        (greedy(problem, largest_tensors(model), order) for order in ("largest", "connected")),
+        (greedy(problem, largest_of_groups(model), order) for order in ("largest", "connected")),
         key=lambda a: a.time,
     )
     return model.plan(found, "spartan")

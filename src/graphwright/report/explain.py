@@ -11,7 +11,6 @@ by the additive estimate, everything else being as it is (`partition.why`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,11 +20,10 @@ import numpy as np
 from graphwright.errors import PlanMismatch
 from graphwright.ir import Graph, TensorType, format_bytes
 from graphwright.machine import PICOSECONDS
-from graphwright.partition import Coarse, Group, Reason, Weight, coarsen
+from graphwright.partition import Coarse, Group, Reason, Weight, coarsen, evaluate, typical
 from graphwright.partition import explain as find_reasons
-from graphwright.partition.evaluate import evaluate
-from graphwright.partition.joint import typical
 from graphwright.plans import Plan, Sharding, check_plan, local_bytes
+from graphwright.report.module_paths import follows, split_path
 from graphwright.report.split_words import Words
 from graphwright.simulate import CostModel
 from graphwright.tasks import Copy, Costs, Expansion, Movement
@@ -291,18 +289,6 @@ def _place(coarse: Coarse, group: Group) -> tuple[str, str]:
     if group.weight is Weight.UPDATE and node.parameter is not None:
         return path, node.parameter.removeprefix(f"{path}.")
     return path, name
-
-
-def split_path(module: str) -> tuple[str, str]:
-    """A module's path up to its first number, and what follows."""
-    match = re.fullmatch(r"((?:.*?\.)?\d+)(?:\.(.*))?", module)
-    return (match[1], match[2] or "") if match else (module, "")
-
-
-def follows(before: str, path: str) -> bool:
-    """Whether a path is another but for the number at its end, which is one more."""
-    a, b = (re.fullmatch(r"(.*?)(\d+)", text) for text in (before, path))
-    return a is not None and b is not None and a[1] == b[1] and int(b[2]) == int(a[2]) + 1
 
 
 def _merged(lines: list[Line]) -> tuple[Line, ...]:

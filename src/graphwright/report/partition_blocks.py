@@ -9,12 +9,12 @@ one another are one run while all their blocks have equal shapes and equal shard
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphwright.ir import Graph, Node, Phase, Role, TensorType
 from graphwright.plans import Plan, Sharding
+from graphwright.report.module_paths import follows, split_path
 from graphwright.simulate import CostModel
 from graphwright.tasks import Expansion, Site
 
@@ -60,7 +60,7 @@ def find_runs(graph: Graph, plan: Plan) -> tuple[Run, ...]:
     runs: list[Run] = []
     for path, blocks in _units(graph, expansion):
         before = runs[-1] if runs else None
-        if before is not None and _follows(before.last, path) and before.blocks == blocks:
+        if before is not None and follows(before.last, path) and before.blocks == blocks:
             runs[-1] = Run(before.path, path, before.count + 1, blocks)
         else:
             runs.append(Run(path, path, 1, blocks))
@@ -72,8 +72,7 @@ def _units(graph: Graph, expansion: Expansion) -> Iterator[tuple[str, tuple[Bloc
     found: dict[str, list[Block]] = {}
     for weight, node, argument, turned in _weights(graph, expansion.site):
         module = weight.rpartition(".")[0] or weight
-        match = re.fullmatch(r"((?:.*?\.)?\d+)(?:\.(.*))?", module)
-        path, name = (match[1], match[2] or "") if match else (module, "")
+        path, name = split_path(module)
         found.setdefault(path, []).append(
             Block(
                 name,
@@ -83,12 +82,6 @@ def _units(graph: Graph, expansion: Expansion) -> Iterator[tuple[str, tuple[Bloc
         )
     for path, blocks in found.items():
         yield path, tuple(blocks)
-
-
-def _follows(before: str, path: str) -> bool:
-    """Whether a path is another but for the number at its end, which is one more."""
-    a, b = (re.fullmatch(r"(.*?)(\d+)", text) for text in (before, path))
-    return a is not None and b is not None and a[1] == b[1] and int(b[2]) == int(a[2]) + 1
 
 
 def _weights(graph: Graph, site: Site) -> Iterator[tuple[str, Node, int, bool]]:

@@ -21,8 +21,7 @@ from rich.table import Table
 
 from graphwright.errors import PlanMismatch
 from graphwright.ir import Graph, format_bytes
-from graphwright.partition import coarsen
-from graphwright.partition.evaluate import evaluate
+from graphwright.partition import coarsen, evaluate
 from graphwright.plans import CATEGORIES, Plan, check_plan, format_seconds
 from graphwright.report.explain import Block, Lines, find_blocks
 from graphwright.report.explain_text import title_of

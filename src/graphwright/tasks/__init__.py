@@ -22,7 +22,7 @@ from graphwright.tasks.movement import Movement, common_places, join_on_device
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
 from graphwright.tasks.site import Site
-from graphwright.tasks.steps import Step, Transfer
+from graphwright.tasks.steps import Step, Stepper, Transfer
 
 __all__ = [
     "Copy",
@@ -35,6 +35,7 @@ __all__ = [
     "Resharding",
     "Site",
     "Step",
+    "Stepper",
     "Traffic",
     "Transfer",
     "assemble",

@@ -5,7 +5,7 @@ import pytest
 
 from additive import coarse_of, model_of, problem_of
 from graphwright.partition import Problem, Table, greedy, least
-from graphwright.partition.greedy import largest_tensors
+from graphwright.partition.greedy import largest_of_groups
 
 
 def table(time) -> Table:
@@ -39,13 +39,13 @@ def test_the_best_connected_is_decided_next():
 @pytest.mark.parametrize("name", ["mlp", "lenet", "gpt2"])
 def test_never_better_than_the_best(name, order):
     problem = problem_of(name, "p2.8xlarge")
-    found = greedy(problem, largest_tensors(model_of(name, "p2.8xlarge")), order)
+    found = greedy(problem, largest_of_groups(model_of(name, "p2.8xlarge")), order)
     assert found.time >= least(problem).time * (1 - 1e-9)
     assert problem.evaluate(found.choices.tolist(), {}) == (found.time, found.memory)
 
 
 def test_sizes_are_of_what_groups_make_or_keep():
-    sizes = largest_tensors(model_of("mlp", "p2.8xlarge"))
+    sizes = largest_of_groups(model_of("mlp", "p2.8xlarge"))
     coarse = coarse_of("mlp")
     graph = coarse.site.graph
     for size, group in zip(sizes, coarse.groups, strict=True):

@@ -14,8 +14,8 @@ from graphwright.partition import data_parallel, layers, replicate
 from graphwright.partition.coarsen import coarsen
 from graphwright.plans import figures_of, make_plan
 from graphwright.report import annotated_program, explain_plan, explanation_dict, show_explanation
-from graphwright.report.explain import follows, split_path
 from graphwright.report.explain_text import next_best
+from graphwright.report.module_paths import follows, split_path
 from graphwright.simulate import simulate
 
 
