@@ -234,6 +234,10 @@ class _Planning:
             budget=min(TRACKING, max(0.0, left)),
             report=self.report,
         )
+        if not found.exact:
+            self.notes.append(
+                "the estimated frontier may have gaps: it was tracked for a limited time, or some groups were fixed by a heuristic"
+            )
         plans = list(found.plans)
         ends = [0, len(plans) - 1]
         return [plans[i] for i in dict.fromkeys([*ends[::-1], *range(len(plans))])]

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
 from graphwright.partition.following import Changes
 from graphwright.partition.tied import Tied
@@ -146,12 +147,12 @@ class _Tabulating:
                 table[-1, -1] = inner.min()
         return head.ravel(), tail.ravel()
 
-    def _chain(self, type: object, source: Sharding, target: Sharding) -> tuple[int, int]:
+    def _chain(self, type: TensorType, source: Sharding, target: Sharding) -> tuple[int, int]:
         if source == target:
             return 0, 0
         key = (type, source, target)
         if key not in self._chains:
-            moved = self.cache.movement(type, source, target)  # type: ignore[arg-type]
+            moved = self.cache.movement(type, source, target)
             self._chains[key] = chains(moved)
         return self._chains[key]
 
