@@ -126,18 +126,26 @@ class Site:
         return found
 
     def _prompted(self) -> set[str]:
-        """What depends on the data of the step, through any number of nodes."""
+        """What cannot be made before its time: forward what depends on the data of the step, later what depends on the beginning of that."""
         given = {n for n in self.graph.inputs if self.graph.tensors[n].role is Role.INPUT}
-        for node in self.graph.nodes:
-            if any(name in given for name in node.inputs):
+        begun = False
+        for i, node in enumerate(self.graph.nodes):
+            before = [name for name in node.inputs if name in given]
+            if self.late[i] and begun:
+                before = [
+                    n for n in before if n in self.producer and self.late[self.producer[n][0]]
+                ]
+            if before:
                 given.update(node.outputs)
+                begun |= self.late[i] and not self.is_view[i]
         return given - set(self.graph.inputs)
 
     def _unprompted(self) -> dict[int, int]:
-        """Nodes that nothing but inputs of the graph lead to, each with a node that it waits for.
+        """Nodes that nothing leads to but inputs of the graph or, behind the forward pass, what that has made; each with one that it waits for.
 
-        They would be ready at once, and hold what they make until it is needed: so ``momentum * state`` waits for the gradient that it is to
-        be added to. Single numbers need no such care.
+        They would be ready long before their turn, and hold what they make until it is needed: so ``momentum * state`` waits for the gradient
+        that it is to be added to, and what a normalization's gradient makes of its input for what that is to be multiplied with. Single
+        numbers need no such care.
         """
         prompted = self._prompted()
         found: dict[int, int] = {}
@@ -163,7 +171,7 @@ class Site:
             makers = [
                 self.producer[name][0]
                 for name in self.graph.nodes[current].inputs
-                if name in prompted
+                if name in prompted and (not self.late[i] or self.late[self.producer[name][0]])
             ]
             earlier = [maker for maker in makers if maker < i]
             if earlier:
