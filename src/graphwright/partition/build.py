@@ -6,6 +6,9 @@
              1  it is not kept, and moved again (FSDP's second gather)
              2  the maker's original is not kept, and moved back from the copy
 
+A moved copy that nobody holds is there for a while, and the largest such at the fullest moment too, perhaps. A sum cannot say which one is the
+largest, so each counts by a share: as if the copies of about `IN_TRANSIT` operators were there at a time.
+
 Equal groups have equal configurations and equal tables, so each is worked out once, however many layers there are. Groups with too
 many configurations keep the most promising (`narrow`).
 """
@@ -37,6 +40,7 @@ from graphwright.partition.options import (
 )
 from graphwright.partition.problem import Assignment, Pair, Problem, Table
 from graphwright.partition.space import Space
+from graphwright.partition.stepwise import Stepwise
 from graphwright.partition.work import Work
 from graphwright.plans import Kept, Plan, make_plan, whole_mesh
 from graphwright.tasks import Costs
@@ -44,6 +48,9 @@ from graphwright.tasks import Costs
 Floats = NDArray[np.float64]
 Measure = Literal["time", "bytes"]
 NUM_OPTIONS = 3
+IN_TRANSIT = 8
+MOST_IN_TRANSIT = 0.3
+"""Of each moved copy that is not held, this over the number of heavy groups is counted, at most the latter."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +74,7 @@ class Model:
         *,
         measure: Measure = "time",
         plans: Sequence[Plan] = (),
-        prices: Prices | None = None,
+        prices: Prices | Stepwise | None = None,
     ) -> None:
         self.coarse, self.cluster, self.costs = coarse, cluster, costs
         self.space = space or Space()
@@ -76,6 +83,8 @@ class Model:
         self.prices = prices or Prices(cluster, costs)
         self.work = Work(coarse.site, cluster, costs)
         self.links: Links = find_links(coarse)
+        heavy = sum(group.weight is Weight.HEAVY for group in coarse.groups)
+        self.transit = min(MOST_IN_TRANSIT, IN_TRANSIT / max(1, heavy))
         self._signature = _numbers(signature(coarse, group) for group in coarse.groups)
         self._passing = dict(
             zip(
@@ -260,7 +269,7 @@ class Model:
             place = ("made", link.slot, link.output)
             source = self._layouts(maker, place, makes.made(link.slot, link.output), link.type)
         shape = len(makes), len(reads)
-        moved, held, again, back = (np.zeros(shape) for _ in range(4))
+        moved, held, again, back, passing = (np.zeros(shape) for _ in range(5))
         earlier: list[tuple[_Rows, bool]] = []
         original = source.local[source.number][:, None]
         direct = np.zeros(shape, dtype=bool)
@@ -276,8 +285,9 @@ class Model:
                     before |= equal
             price = self._price(link.type, source, target)[source.number][:, target.number]
             moved += price * (fresh & ~before)
+            away = fresh & ~same
+            np.maximum(passing, away * target.local[target.number], out=passing)
             if late and link.held:
-                away = fresh & ~same
                 held += away * target.local[target.number]
                 direct |= same
                 again += price * (before & fresh)
@@ -287,16 +297,17 @@ class Model:
                     ]
                     back += reverse.T * (before & fresh)
             earlier.append((target, late))
+        passing *= self.transit
         if not link.held:
-            return moved, held, None
+            return moved, passing, None
         copies, zero = held, np.zeros(shape)
         whole = original + zero if link.owner else zero
         held = copies + whole * (direct | link.kept)
         if not self.space.reuse or maker == reader:
             return moved, held, None
-        options = [(zero, held), (again, whole), (zero, held)]
+        options = [(zero, held), (again, whole + passing), (zero, held)]
         if link.kept and link.owner:
-            options[2] = (back, np.where(copies == 0, held, copies))
+            options[2] = (back, np.where(copies == 0, held, copies + passing))
         return moved, held, options
 
     def _receive(self, g: int, item: Given) -> tuple[Floats, Floats]:

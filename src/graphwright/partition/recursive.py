@@ -6,16 +6,15 @@
 
 At each step a group has the joint choices of its operators along one axis, and the forward and backward operators of a heavy group may
 also choose differently from each other (the paper's brute force inside of a group). Every tensor is split along every axis: nothing
-is replicated that could be split. Theorem 1: what one step moves is never more than what the next one moves; `Recursion.steps` has the
-figures. It assumes that steps cost the same in any order; ours move a tensor over several axes at once where that is faster, which can make a
-later step a few per cent cheaper than the one before.
+is replicated that could be split. Bytes are those of moving along one axis after the other (`stepwise`), so that theorem 1 holds: what one step
+moves is never more than what the next one moves. It is asserted for axes of one size, as long as every group still has something to split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,11 @@ from graphwright.machine import Cluster
 from graphwright.partition.build import Model
 from graphwright.partition.coarsen import Coarse, Group, Weight
 from graphwright.partition.configure import Configurations
-from graphwright.partition.eliminate import Least, least
+from graphwright.partition.eliminate import least
 from graphwright.partition.options import REPLICATED, Codes
 from graphwright.partition.problem import Assignment
 from graphwright.partition.space import Space
+from graphwright.partition.stepwise import Stepwise
 from graphwright.plans import Plan
 from graphwright.tasks import Costs
 
@@ -38,67 +38,58 @@ TOFU = Space(replication=False, reuse=False, loader=False, width=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recursion:
-    """A plan, and the bytes that each step adds, of all devices together."""
+    """A plan, and the bytes that each step moves, of all devices together, axis after axis.
+
+    `complete`: what could be split along the first axis could be along all.
+    """
 
     plan: Plan
     steps: tuple[float, ...]
     exact: bool
+    complete: bool
 
 
-def recursive(
-    coarse: Coarse, cluster: Cluster, costs: Costs, *, space: Space = TOFU, mixed: bool = True
-) -> Recursion:
-    """Tofu's plan for a cluster of any number of devices; its axes are the factors, the outermost level first.
-
-    With `mixed`, both with and without choices of their own for the operators inside of a group: steps that are best one by one need
-    not add up to less.
-    """
+def recursive(coarse: Coarse, cluster: Cluster, costs: Costs, *, space: Space = TOFU) -> Recursion:
+    """Tofu's plan for a cluster of any number of devices; its axes are the factors, the outermost level first."""
     few = replace(space, single_split=True)  # configurations come axis by axis
-    model = Model(coarse, cluster, costs, few, measure="bytes")
-    runs = [_recurse(model, own) for own in ((False, True) if mixed else (False,))]
-    best = min(runs, key=lambda run: sum(run.steps))
-    model.configurations = best.configurations
-    return Recursion(
-        plan=model.plan(best.found, "recursive"), steps=best.steps, exact=best.found.exact
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    steps: tuple[float, ...]
-    found: Least
-    configurations: list[Configurations]
-
-
-def _recurse(model: Model, mixed: bool) -> _Run:
-    """Axis by axis; on one device there is nothing to choose."""
-    cluster, walk = model.cluster, _Walk(model, mixed)
+    model = Model(coarse, cluster, costs, few, measure="bytes", prices=Stepwise(cluster))
+    walk = _Walk(model)
     steps: list[float] = []
-    exact, total = True, 0.0
+    exact = complete = True
     if not cluster.axes:
         walk.stay()
-        return _Run((), least(model.problem()), list(model.configurations))
+        found = least(model.problem())
     for axis in range(len(cluster.axes)):
-        walk.open(axis)
+        complete &= walk.open(axis)
         found = least(model.problem())
         exact &= found.exact
         walk.fix(found)
-        undecided = prod(a.size for a in cluster.axes[axis + 1 :])
-        steps.append(found.time / undecided - total)
-        total = found.time / undecided
-    return _Run(tuple(steps), replace(found, exact=exact), list(model.configurations))
+        steps.append(found.time - sum(steps))
+        if axis and exact and complete:
+            _assert_theorem_1(cluster, axis, steps)
+    return Recursion(
+        plan=model.plan(found, "recursive"), steps=tuple(steps), exact=exact, complete=complete
+    )
+
+
+def _assert_theorem_1(cluster: Cluster, axis: int, steps: Sequence[float]) -> None:
+    before, now = cluster.axes[axis - 1 : axis + 1]
+    assert before.size != now.size or steps[-2] <= steps[-1] * (1 + 1e-9), (
+        f"a step moves {steps[-1]:,.0f} bytes, the one before it {steps[-2]:,.0f}"
+    )
 
 
 class _Walk:
     """The configurations of all groups as far as they are decided."""
 
-    def __init__(self, model: Model, mixed: bool) -> None:
-        self.model, self.mixed = model, mixed
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self.num_axes = len(model.cluster.axes)
         self.base: list[Configurations] = list(model.all)
         self.choice: list[NDArray[np.int16]] = []
         self.rest: list[Codes] = []
         self.moves: list[tuple[NDArray[np.int16], Codes]] = []
+        self.whole: set[int] = set()
         known: dict[object, tuple[NDArray[np.int16], Codes]] = {}
         for g, group in enumerate(model.coarse.groups):
             found = self.base[g]
@@ -119,7 +110,7 @@ class _Walk:
         good = [n for n, kind in enumerate(kinds) if kind is not None]
         if good:
             choice, rest = choice[good], rest[good]
-        if self.mixed and group.weight is Weight.HEAVY and good:
+        if group.weight is Weight.HEAVY and good:
             choice = _mixtures(found, choice)
             rest = np.zeros((len(choice), 0), dtype=np.int8)
         split = [i for i in range(len(rest)) if not (rest[i] == REPLICATED).any()]
@@ -127,11 +118,12 @@ class _Walk:
             choice, rest = choice[split], rest[split]
         return choice, rest
 
-    def open(self, axis: int) -> None:
-        """Offer every group all that it may do along an axis, beyond which everything is replicated."""
+    def open(self, axis: int) -> bool:
+        """Offer every group all that it may do along an axis, beyond which everything is replicated; says whether none has run out of parts."""
         model = self.model
         sizes = np.array([a.size for a in model.cluster.axes], dtype=np.int64)
         known: dict[object, Configurations] = {}
+        complete = True
         for g, found in enumerate(self.base):
             options, layouts = self.moves[g]
             key = (id(options), self.choice[g].tobytes(), self.rest[g].tobytes())
@@ -143,12 +135,16 @@ class _Walk:
             choice[:, :, axis], rest[:, :, axis] = options, layouts
             good = _possible(found, choice, sizes)
             if not good.any():
+                if axis == 0:
+                    self.whole.add(id(options))
+                complete &= id(options) in self.whole
                 choice, rest = self.choice[g][None].copy(), self.rest[g][None].copy()
                 good = np.ones(1, dtype=bool)
             mix = np.zeros((int(good.sum()), found.mix.shape[1]), dtype=np.int8)
             model.configurations[g] = known[key] = found.having(
                 choice[good], rest[good], mix
             ).distinct()
+        return complete
 
     def stay(self) -> None:
         """Offer every group nothing but what is decided."""

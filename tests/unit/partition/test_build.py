@@ -111,13 +111,10 @@ def test_estimates_rank_plans_as_the_simulator_does(workload, on):
         step = simulate(graph, model.plan(found, "random"), costs=COSTS)
         rows.append((found.time, step.makespan, found.memory, float(step.memory.peak.max())))
     time, simulated, memory, peak = np.array(rows).T
-    assert spearmanr(time, simulated)[0] > 0.8
-    assert ((time / simulated > 0.7) & (time / simulated < 1.8)).all()
-    if workload.name.startswith(
-        "gpt"
-    ):  # elsewhere buffers for what is being moved, which are not counted, decide
-        assert spearmanr(memory, peak)[0] > 0.85
-    assert ((memory / peak > 0.25) & (memory / peak < 1.25)).all()
+    assert spearmanr(time, simulated)[0] > 0.9
+    assert ((time / simulated > 0.75) & (time / simulated < 1.5)).all()
+    assert spearmanr(memory, peak)[0] > 0.6
+    assert ((memory / peak > 0.4) & (memory / peak < 1.25)).all()
 
 
 def test_the_ends_are_those_of_the_exact_solver():
@@ -183,3 +180,22 @@ def test_one_device_moves_nothing():
     assert step.moved_bytes == 0
     assert found.time == pytest.approx(step.makespan, rel=0.1)
     assert found.memory == pytest.approx(float(step.memory.peak.max()), rel=0.5)
+
+
+def test_what_is_on_its_way_counts_by_a_share():
+    """Of two plans that hold the same, the one that gathers a weight for each use is the larger."""
+    graph = zoo.load("mlp", batch_size=256).capture()
+    model = Model(coarsen(graph), cluster("local:4"), COSTS)
+    assert 0 < model.transit <= 0.3
+    counted = model.problem()
+    model.transit = 0.0
+    model._tables.clear()
+    held = model.problem()
+    for pair, table in counted.pairs.items():
+        assert (table.memory >= held.pairs[pair].memory).all()
+    gathered = [
+        (table.memory - held.pairs[pair].memory)[table.time[..., 0] > 0, 0].max(initial=0.0)
+        for pair, table in counted.pairs.items()
+        if np.isfinite(table.time[..., 0]).all()
+    ]
+    assert max(gathered) > 0
