@@ -4,7 +4,7 @@ Figure 6, 16 GPUs on two nodes: our frontier, Data Parallel, OptCNN, Tofu and Me
 simulation (ours: `gw.plan`). Mesh-TensorFlow is the frontier of the same search with every axis kept to samples or to everything else, for all ways to say which.
 Figure 7, Transformer: hidden sizes, links between nodes (half and four times as fast), NVLink or a twentieth of it within a node.
 Figure 8: the fastest step on 1 to 32 GPUs, and whether Data Parallel, OptCNN and Tofu fit.
-Targets: none of them lies below our frontier by more than the precision of 1%, and OptCNN's time is that of our fast end. The paper counts no gradients, so
+Targets: none of them lies below our frontier by more than 1% (estimated, the precision of tracking) or 2% (simulated), and OptCNN's time is that of our fast end. The paper counts no gradients, so
 that memory differs: Data Parallel keeps 109 GB for RNN in the paper, the weights and a sixteenth of the rest, and here the gradients too.
 """
 
@@ -61,8 +61,8 @@ PAPER = {
 SYSTEMS = ("data", "optcnn", "tofu")
 SYMBOLS = {"data": "s", "optcnn": "D", "tofu": "^", "mesh-tensorflow": "v"}
 PRECISION = 0.01
-TARGETS = ("estimated",)
-"""By which figures a point below our frontier is a miss; by the others it is printed."""
+ROOM = {"estimated": 1 + PRECISION, "simulated": 1.02}
+"""A point below our frontier by more than this is a miss: the precision of tracking; what the estimate that was searched does not know of overlap."""
 SIMULATED, SIMULATED_QUICKLY = 24, 12
 """So many plans of our estimated frontier are simulated, and half as many of Mesh-TensorFlow's."""
 FAR = 3.0
@@ -167,9 +167,8 @@ def turning_point(any_plan: Plan, points: Iterable[Point]) -> Point:
     return _point(make_frontier(plans).turning_point())
 
 
-def below(points: Sequence[Point], frontier: Sequence[Point]) -> list[Point]:
-    """The points that no point of a frontier is as good as, within the precision."""
-    room = 1 + PRECISION
+def below(points: Sequence[Point], frontier: Sequence[Point], room: float) -> list[Point]:
+    """The points that no point of a frontier is about as good as."""
     return [
         (time, memory)
         for time, memory in points
@@ -177,19 +176,19 @@ def below(points: Sequence[Point], frontier: Sequence[Point]) -> list[Point]:
     ]
 
 
-def check(case: Case) -> tuple[list[str], list[str]]:
-    """What was missed, and what else is to be said: points below ours, OptCNN away from our fast end."""
+def check(case: Case) -> list[str]:
+    """What was missed: points below ours, OptCNN away from our fast end."""
     misses: list[str] = []
-    notes: list[str] = []
     for how, found in (("estimated", case.estimated), ("simulated", case.simulated)):
         for system, points in found.items():
-            for time, memory in below(points, found["ours"]) if system != "ours" else ():
-                words = f"{case.name}, {how}: {system} with {time:.4g} s and {memory / 1e9:.4g} GB lies below our frontier"
-                (misses if how in TARGETS else notes).append(words)
+            for time, memory in below(points, found["ours"], ROOM[how]) if system != "ours" else ():
+                misses.append(
+                    f"{case.name}, {how}: {system} with {time:.4g} s and {memory / 1e9:.4g} GB lies below our frontier"
+                )
     fast, optcnn = case.estimated["ours"][-1][0], case.estimated["optcnn"][0][0]
     if abs(optcnn - fast) > PRECISION * fast:
         misses.append(f"{case.name}: OptCNN takes {optcnn:.4g} s, our fast end {fast:.4g} s")
-    return misses, notes
+    return misses
 
 
 def rows_of(case: Case) -> list[tuple[object, ...]]:
@@ -206,8 +205,8 @@ def rows_of(case: Case) -> list[tuple[object, ...]]:
                 _range([t for t, _ in points]),
                 _range([m / 1e9 for _, m in simulated]),
                 _range([t for t, _ in simulated]),
-                len(below(points, case.estimated["ours"])),
-                len(below(simulated, case.simulated["ours"])),
+                len(below(points, case.estimated["ours"], 1.0)),
+                len(below(simulated, case.simulated["ours"], 1.0)),
                 f"turning point {case.turning[1] / 1e9:.3g} GB, {case.turning[0]:.3g} s"
                 if system == "ours"
                 else said,
@@ -392,19 +391,16 @@ def draw_counts(counts: Mapping[str, ByCount], path: Path, seed: int) -> None:
 def main() -> int:
     options = parse_options(__doc__)
     on = cluster("v100-2x8")
-    cases, misses, notes = [], [], []
+    cases, misses = [], []
     for name in (MODELS[0], MODELS[2]) if options.quick else MODELS:
         case = compare(name, on, SIMULATED_QUICKLY if options.quick else SIMULATED)
         cases.append(case)
-        missed, said = check(case)
-        misses += missed
-        notes += said
+        misses += check(case)
     print_table(
         ("model", "system", "points", "est. GB", "est. s", "sim. GB", "sim. s", "below ours", "below, sim.", "the paper"),
         [row for case in cases for row in rows_of(case)],
     )  # fmt: skip
 
-    print(*notes, sep="\n")
     panels: dict[str, dict[str, list[Point]]] = {}
     rows = []
     for panel, lines in influences(options.quick).items():

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import atan2, log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphwright.partition.build import Model
 from graphwright.partition.coarsen import Weight
@@ -28,6 +29,7 @@ FAST_ENDS = (0.3, 0.5, 0.7)
 """Shares for which only the fastest plan is looked for."""
 TRACKING = 2.0
 """Seconds after which gaps between points of an estimated frontier stay open; a dozen of its points are simulated in any case."""
+Floats = NDArray[np.float64]
 Report = Callable[[str, int, int], None]
 
 
@@ -102,13 +104,32 @@ def _hidden(model: Model, problem: Problem, overlap: float) -> Problem:
 
 
 def spread(points: Sequence[Assignment], count: int) -> list[Assignment]:
-    """Both ends, and points evenly between them along the curve on logarithmic axes."""
+    """Both ends, then corners, where the curve on logarithmic axes turns most, up to half of `count`; the rest evenly between along the curve."""
     if len(points) <= count:
         return list(points)
     x = np.array([log(max(p.memory, 1.0)) for p in points])
     y = np.array([log(max(p.time, 1e-12)) for p in points])
-    steps = np.hypot(np.diff(x) / max(np.ptp(x), 1e-9), np.diff(y) / max(np.ptp(y), 1e-9))
-    along = np.concatenate([[0.0], np.cumsum(steps)])
-    wanted = np.linspace(0.0, along[-1], count)
-    numbers = {int(np.abs(along - w).argmin()) for w in wanted}
-    return [points[n] for n in sorted(numbers)]
+    x, y = x / max(np.ptp(x), 1e-9), y / max(np.ptp(y), 1e-9)
+    numbers = [0, len(points) - 1, *_corners(x, y)][: max(2, count // 2)]
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
+    while len(numbers) < count:  # next the one that is farthest from all that were chosen
+        away = np.abs(along[:, None] - along[numbers]).min(axis=1)
+        numbers.append(int(away.argmax()))
+    return [points[n] for n in sorted(set(numbers))]
+
+
+def _corners(x: Floats, y: Floats) -> list[int]:
+    """The corners of the lower hull of a falling curve, without its ends, the sharpest first."""
+    hull: list[int] = []
+    for n in range(len(x)):
+        while len(hull) > 1 and _turn(x, y, hull[-2], hull[-1], n) <= 0:
+            hull.pop()
+        hull.append(n)
+    sharp = [_turn(x, y, *hull[i - 1 : i + 2]) for i in range(1, len(hull) - 1)]
+    return [hull[1 + i] for i in sorted(range(len(sharp)), key=lambda i: -sharp[i])]
+
+
+def _turn(x: Floats, y: Floats, a: int, b: int, c: int) -> float:
+    """The angle by which the way from a over b to c turns left."""
+    before = atan2(y[b] - y[a], x[b] - x[a])
+    return atan2(y[c] - y[b], x[c] - x[b]) - before
