@@ -48,12 +48,15 @@ def call_kernel(
         assert x is not None
         return (special(x, attrs),)
     device = next((t.device for t in inputs if t is not None), device or _CPU)
-    call = join_arguments(overload_of(op), len(inputs), attrs)
+    overload = overload_of(op)
+    arrange = join_arguments(overload, len(inputs), attrs)
     try:
-        made = call(inputs, device)
+        args, kwargs = arrange(inputs, device)
+        made = overload(*args, **kwargs)
     except RuntimeError as error:  # nor does it say which kernels want their inputs in order
         if "contiguous" not in str(error):
             raise
-        made = call([None if t is None else t.contiguous() for t in inputs], device)
+        args, kwargs = arrange([None if t is None else t.contiguous() for t in inputs], device)
+        made = overload(*args, **kwargs)
     results = made if isinstance(made, tuple | list) else (made,)
     return tuple(item for item in results if isinstance(item, torch.Tensor))

@@ -118,8 +118,8 @@ def to_attr(value: object) -> Attr:
 
 def join_arguments(
     overload: torch._ops.OpOverload, num_inputs: int, attrs: Mapping[str, Attr]
-) -> Callable[[Sequence[torch.Tensor | None], torch.device], object]:
-    """Return a function that calls the operator as a node says."""
+) -> Callable[[Sequence[Any], torch.device], tuple[list[Any], dict[str, Any]]]:
+    """Return a function from a node's inputs to what the operator is called with: positional arguments and those by name."""
     declared = parameters(overload)
     singles = sum(parameter.kind == "tensor" for parameter in declared)
     takes: list[tuple[str, int]] = []  # (kind, how many inputs) or a fixed value by position
@@ -140,14 +140,14 @@ def join_arguments(
                 value = attrs[parameter.name]
                 fixed[index] = to_dtype(value) if parameter.kind == "dtype" else _to_list(value)
 
-    def call(inputs: Sequence[torch.Tensor | None], device: torch.device) -> object:
-        args: list[object] = []
-        kwargs: dict[str, object] = {}
+    def arrange(inputs: Sequence[Any], device: torch.device) -> tuple[list[Any], dict[str, Any]]:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
         at = 0
         for index, (kind, count) in enumerate(takes):
             match kind:
                 case "one":
-                    value: object = inputs[at]
+                    value: Any = inputs[at]
                 case "list":
                     value = list(inputs[at : at + count])
                 case "device":
@@ -160,9 +160,9 @@ def join_arguments(
                 args.append(value)
             elif kind != "layout":
                 kwargs[name] = value
-        return overload(*args, **kwargs)
+        return args, kwargs
 
-    return call
+    return arrange
 
 
 def to_dtype(value: Attr) -> torch.dtype | None:

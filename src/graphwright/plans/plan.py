@@ -78,6 +78,10 @@ class Plan:
         found = self.strategies.get(name)
         return _replicate(self.cluster) if found is None else found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process as its JSON: hashes of text differ from process to process."""
+        return _from_text, (json.dumps(_to_json(self)),)
+
     def __repr__(self) -> str:
         predicted = "" if self.figures is None else f": {self.figures}"
         return (
@@ -97,6 +101,10 @@ class Plan:
             return _from_json(document)
         except PlanFormatError as error:
             raise PlanFormatError(f"{path}: {error}") from None
+
+
+def _from_text(text: str) -> Plan:
+    return _from_json(json.loads(text))
 
 
 def make_plan(

@@ -204,7 +204,7 @@ class Lines:
                 if reader is None:
                     reader = site.producer[name][0] if name in site.producer else 0
                 if total:
-                    kinds = [kind for kind in move.movement.steps if kind != "slice"]
+                    kinds = [hop.kind for hop in move.movement.hops if hop.kind != "slice"]
                     moved = Moved(name, " + ".join(kinds), total, _seconds(move.movement))
                     found.setdefault(reader, []).append(moved)
         return found

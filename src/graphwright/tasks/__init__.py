@@ -18,16 +18,18 @@ from graphwright.tasks.expansion import (
     place_all,
     place_node,
 )
-from graphwright.tasks.movement import Movement, common_places, join_on_device
+from graphwright.tasks.movement import Hop, Movement, common_places, join_on_device
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
 from graphwright.tasks.site import Site
-from graphwright.tasks.steps import Step, Stepper, Transfer
+from graphwright.tasks.steps import Fetches, Step, Stepper, Transfer, fetch
 
 __all__ = [
     "Copy",
     "Costs",
     "Expansion",
+    "Fetches",
+    "Hop",
     "Move",
     "Movement",
     "Movements",
@@ -43,6 +45,7 @@ __all__ = [
     "compiled",
     "compute_position",
     "expand",
+    "fetch",
     "gather_then_slice",
     "join_on_device",
     "key_base",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,16 @@ EXTERNAL = -1
 _KIND = {name: number for number, name in enumerate(KINDS)}
 
 
+class Hop(NamedTuple):
+    """One step on the way: its tasks are those from `first` to before `end`, none for a slice."""
+
+    kind: str
+    source: Sharding
+    target: Sharding
+    first: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Movement:
     """The tasks of a resharding, numbered from 0.
@@ -40,7 +50,7 @@ class Movement:
 
     source: Sharding
     target: Sharding
-    steps: tuple[str, ...]
+    hops: tuple[Hop, ...]
     kind: NDArray[np.uint8]
     duration: Longs
     nbytes: Longs
@@ -128,10 +138,12 @@ class _Layout:
         self.num_buffers = 0
 
     def lay_out(self, steps: tuple[Step, ...]) -> Movement:
+        hops = []
         for step in steps:
-            transfers = step.transfers()
+            transfers, first = step.transfers(), len(self.durations)
             if transfers:
                 self._step(step, transfers)
+            hops.append(Hop(step.kind, step.source, step.target, first, len(self.durations)))
         devices, tasks = self.ready
         at_source, at_target = (
             places(self.source.mesh, self.size),
@@ -145,7 +157,7 @@ class _Layout:
         return Movement(
             source=self.source,
             target=self.target,
-            steps=tuple(step.kind for step in steps),
+            hops=tuple(hops),
             kind=np.array(self.kinds, dtype=np.uint8),
             duration=np.array(self.durations, dtype=np.int64),
             nbytes=np.array(self.nbytes, dtype=np.int64),

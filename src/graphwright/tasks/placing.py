@@ -51,7 +51,7 @@ from graphwright.plans import (
 class Placed:
     """An operator on a mesh: its needs, its results, and the call that each device makes.
 
-    `class_of` numbers the calls in `classes`, for every device in the order of the mesh.
+    `class_of` numbers the calls in `classes`, and `part_of` the parts of `tiling`, for every device in the order of the mesh.
     """
 
     mesh: Mesh
@@ -59,6 +59,8 @@ class Placed:
     outputs: tuple[Sharding, ...]
     class_of: NDArray[np.int64]
     classes: tuple[PartCall, ...]
+    part_of: NDArray[np.int64]
+    tiling: Tiling
 
 
 def place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh) -> Placed:
@@ -99,6 +101,8 @@ def _place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh, _
         ),
         class_of=tiling.class_of[number],
         classes=tiling.classes,
+        part_of=number,
+        tiling=tiling,
     )
 
 

@@ -374,38 +374,50 @@ class Stepper:
 
     def _messages(self, source: Sharding, target: Sharding) -> _Messages:
         """For each tile that a device lacks a message from the nearest device that has it."""
-        tiles, holders = _tiles(source, self.type.shape)
-        wanted = boxes(target, self.type.shape)
-        to = device_array(target.mesh)
-        common = np.minimum(tiles[:, None, :, 1], wanted[None, :, :, 1]) - np.maximum(
-            tiles[:, None, :, 0], wanted[None, :, :, 0]
-        )
-        nbytes = self._bytes(common)
-        tile, place = np.nonzero(nbytes)
-        nearest = self._nearest(holders[tile], to[place])
-        away = nearest != to[place]
-        senders, receivers = nearest[away], to[place][away]
-        rounds = (receivers.astype(np.int64) - senders) % self.cluster.num_devices
-        order = np.lexsort(
-            (senders, rounds)
-        )  # so that each port is in use by one message at a time
-        senders, receivers = senders[order], receivers[order]
+        found = fetch(self.cluster, self.type.shape, source, target)
+        away = found.senders != found.receivers
+        senders, receivers = found.senders[away], found.receivers[away]
+        sizes = self._bytes(found.regions[away, :, 1] - found.regions[away, :, 0])
         links, bandwidth, latency = self.cluster.routes(senders, receivers)
-        sizes = nbytes[tile, place][away][order]
         return _Messages(senders, receivers, sizes, links, bandwidth, latency)
 
-    def _nearest(
-        self, holders: NDArray[np.int32], receivers: NDArray[np.int32]
-    ) -> NDArray[np.int32]:
-        """For every receiver the closest of its holders, [message, holder]; spread where several are as close."""
-        near = np.zeros(holders.shape, dtype=np.int64)
-        for stride in self.cluster.strides:
-            near = near * 2 + (holders // stride == receivers[:, None] // stride)
-        count = holders.shape[1]
-        turn = (np.arange(count)[None, :] - receivers[:, None]) % count
-        best: NDArray[np.intp] = np.argmax(near * count - turn, axis=1)
-        found: NDArray[np.int32] = holders[np.arange(len(holders)), best]
-        return found
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fetches:
+    """Who gets which region, [fetch, dim, 2] in the whole tensor, from whom; from itself, too."""
+
+    senders: NDArray[np.int32]
+    receivers: NDArray[np.int32]
+    regions: Ints
+
+
+def fetch(cluster: Cluster, shape: tuple[int, ...], source: Sharding, target: Sharding) -> Fetches:
+    """For each tile that a device needs some of, the nearest device that has it; in an order in which each port serves one at a time."""
+    tiles, holders = _tiles(source, shape)
+    wanted = boxes(target, shape)
+    to = device_array(target.mesh)
+    start = np.maximum(tiles[:, None, :, 0], wanted[None, :, :, 0])
+    stop = np.minimum(tiles[:, None, :, 1], wanted[None, :, :, 1])
+    tile, place = np.nonzero((stop > start).all(axis=-1))
+    senders, receivers = _nearest(cluster, holders[tile], to[place]), to[place]
+    rounds = (receivers.astype(np.int64) - senders) % cluster.num_devices
+    order = np.lexsort((senders, rounds))
+    regions = np.stack([start[tile, place], stop[tile, place]], axis=-1)
+    return Fetches(senders[order], receivers[order], regions[order])
+
+
+def _nearest(
+    cluster: Cluster, holders: NDArray[np.int32], receivers: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """For every receiver the closest of its holders, [message, holder]; spread where several are as close."""
+    near = np.zeros(holders.shape, dtype=np.int64)
+    for stride in cluster.strides:
+        near = near * 2 + (holders // stride == receivers[:, None] // stride)
+    count = holders.shape[1]
+    turn = (np.arange(count)[None, :] - receivers[:, None]) % count
+    best: NDArray[np.intp] = np.argmax(near * count - turn, axis=1)
+    found: NDArray[np.int32] = holders[np.arange(len(holders)), best]
+    return found
 
 
 _Question = tuple[str, Parties, int, int]

@@ -1,0 +1,269 @@
+"""From a graph under a plan to the program of each rank: what was simulated, as instructions.
+
+    node      a call on the rank's part, with the regions that the description derives
+    hop       the rank's share of a collective or an exchange (`moves`)
+    copy      a tensor in a sharding: made by a node, or at the end of a way of hops; slices on the way are cut when they are asked for
+
+The order is that of the simulated step (`order`), the same for all ranks.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from graphwright.ir import CONSTANT_OP, Graph, collection_paused
+from graphwright.lower.moves import as_box, changed_axes, group_of, lower_hop, lower_slice
+from graphwright.lower.order import Block, order_blocks
+from graphwright.plans import (
+    Box,
+    Call,
+    Constant,
+    Instruction,
+    Operand,
+    Plan,
+    Program,
+    Rows,
+    Sharding,
+    boxes,
+)
+from graphwright.simulate import CostModel, schedule
+from graphwright.tasks import Copy, Costs, Expansion, Move, Site, assemble
+from graphwright.tasks.expansion import resting
+
+
+def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
+    """Everything that the programs of all ranks have in common; `program(rank)` is one of them."""
+    with collection_paused():
+        return Lowered(graph, plan, CostModel() if costs is None else costs)
+
+
+class Lowered:
+    """A graph under a plan, in the order in which it runs."""
+
+    def __init__(self, graph: Graph, plan: Plan, costs: Costs) -> None:
+        self.graph, self.plan = graph, plan
+        self.expansion = Expansion(Site(graph), plan, costs)
+        tasks = assemble(self.expansion)
+        self.blocks = order_blocks(self.expansion, tasks, schedule(tasks))
+
+    def program(self, rank: int) -> Program:
+        """What one rank does."""
+        return _Lowering(self, rank).run()
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """All groups of ranks that do something together, of more than one."""
+        found: set[tuple[int, ...]] = set()
+        seen: set[object] = set()
+        for block in self.blocks:
+            if block.move is not None:
+                hop = block.move.movement.hops[block.hop]
+                mesh = hop.source.mesh
+                if hop.kind != "exchange" and (mesh, changed_axes(hop)) not in seen:
+                    seen.add((mesh, changed_axes(hop)))
+                    found |= {group_of(mesh, changed_axes(hop), rank) for rank in mesh.devices}
+        return tuple(sorted(group for group in found if len(group) > 1))
+
+    def home(self, name: str) -> Sharding:
+        """Where an input of the graph lives between steps."""
+        return self.expansion.source(name)
+
+
+class _Lowering:
+    """One rank's walk through all blocks."""
+
+    def __init__(self, lowered: Lowered, rank: int) -> None:
+        self.lowered, self.rank, self.x = lowered, rank, lowered.expansion
+        self.graph, self.site = lowered.graph, lowered.expansion.site
+        self.instructions: list[Instruction] = []
+        self.num_values = 0
+        self.copies: dict[Copy, int] = {}
+        self.hops: dict[tuple[Copy, int], int] = {}
+        self.shown: dict[tuple[str, Sharding], int] = {}
+        self.inputs: dict[str, int] = {}
+        self.homes: dict[str, Box] = {}
+
+    def run(self) -> Program:
+        for name in self.graph.inputs:
+            home = self.x.source(name)
+            if self._is_in(home):
+                value = self._new_value()
+                self.copies[Copy(name, home, 0)] = self.inputs[name] = value
+                self.homes[name] = self._box(name, home)
+        for number, block in enumerate(self.lowered.blocks):
+            self._block(block, number)
+        updates = {
+            old: self._value(Copy(new, self.x.source(old), 0))
+            for old, new in self.graph.updates.items()
+            if self._is_in(self.x.source(old))
+        }
+        results = {}
+        for name in sorted(self.site.results):
+            source = self.x.source(name)
+            final = resting(source) if source.is_partial else source
+            if self._is_in(final):
+                results[name] = self._value(Copy(name, final, 0))
+        return Program(
+            rank=self.rank,
+            inputs=self.inputs,
+            homes=self.homes,
+            instructions=tuple(self.instructions),
+            updates=updates,
+            results=results,
+        )
+
+    def _block(self, block: Block, number: int) -> None:
+        if block.node is not None:
+            if self.rank in self.x.placed[block.node].mesh.devices:
+                self._node(block.node)
+        else:
+            assert block.move is not None
+            self._hop(block.move, block.hop, number)
+
+    # -- nodes ------------------------------------------------------------------------------------
+
+    def _node(self, i: int) -> None:
+        node, placed = self.graph.nodes[i], self.x.placed[i]
+        values = [
+            None if name is None else self._read(name, self._needed(i, arg), i)
+            for arg, name in enumerate(node.inputs)
+        ]
+        outputs = self._call(i, values)
+        for name, sharding, value in zip(node.outputs, placed.outputs, outputs, strict=True):
+            self.copies[Copy(name, sharding, 0)] = value
+
+    def _call(self, i: int, values: list[int | None]) -> tuple[int, ...]:
+        """Emit a node's call on this rank's part."""
+        node, placed = self.graph.nodes[i], self.x.placed[i]
+        outputs = tuple(self._new_value() for _ in node.outputs)
+        types = self.site.types[i]
+        if node.op == CONSTANT_OP:
+            self.instructions.append(
+                Constant(
+                    node=node.name,
+                    value=node.attrs["value"],
+                    type=types.outputs[0],
+                    output=outputs[0],
+                )
+            )
+            return outputs
+        tiling, part = placed.tiling, int(placed.part_of[placed.mesh.devices.index(self.rank)])
+        operands: list[Operand | None] = []
+        for arg, value in enumerate(values):
+            regions, name = tiling.inputs[arg], node.inputs[arg]
+            if value is None or regions is None or name is None:
+                operands.append(None)
+                continue
+            have = np.array(self._box(name, self._needed(i, arg)), dtype=np.int64).reshape(-1, 2)
+            region = as_box(regions[part] - have[:, :1])
+            whole = tuple((0, int(b - a)) for a, b in have)
+            fills = tuple(tiling.fills.get((arg, dim)) for dim in range(len(region)))
+            cut = region != whole
+            operands.append(
+                Operand(value=value, region=region if cut else None, fills=fills if cut else ())
+            )
+        rows = tuple(
+            Rows(
+                index=mask.index, dims=mask.dims, scattered=mask.scattered,
+                low=int(bounds[part, 0]), end=int(bounds[part, 1]),
+            )
+            for mask, bounds in zip(tiling.masks, tiling.bounds, strict=True)
+            if mask is not None
+        )  # fmt: skip
+        self.instructions.append(
+            Call(
+                node=node.name,
+                op=node.op,
+                attrs=tiling.classes[tiling.class_of[part]].attrs,
+                inputs=tuple(operands),
+                outputs=outputs,
+                rows=rows,
+                number=i,
+                shape=types.outputs[0].shape,
+                box=as_box(tiling.outputs[0][part]),
+            )
+        )
+        return outputs
+
+    def _read(self, name: str, needed: Sharding, reader: int) -> int:
+        """The value of a tensor that a reader needs in a sharding; of a view perhaps made anew from the copy of what it shows."""
+        copy = self.x.reading(name, needed, reader)
+        if copy.tensor == name:
+            return self._value(copy)
+        found = self.shown.get((name, needed))
+        if found is None:
+            view, output = self.site.producer[name]
+            viewed, arg = self.site.viewed(view)
+            values: list[int | None] = [None] * len(self.graph.nodes[view].inputs)
+            values[arg] = self._read(viewed, self._needed(view, arg), reader)
+            found = self.shown[name, needed] = self._call(view, values)[output]
+        return found
+
+    # -- hops -------------------------------------------------------------------------------------
+
+    def _hop(self, move: Move, k: int, number: int) -> None:
+        hop = move.movement.hops[k]
+        gives, gets = self._is_in(hop.source), self._is_in(hop.target)
+        if not gives and not gets:
+            return
+        value = self._on_way(move, k) if gives else None
+        output = self._new_value() if gets else None
+        type = self.graph.tensors[move.tensor].type
+        self.instructions.append(
+            lower_hop(
+                hop, move.tensor, type, self.lowered.plan.cluster, self.rank, value, output, number
+            )
+        )
+        if output is not None:
+            self.hops[Copy(move.tensor, move.target, move.turn), k] = output
+
+    def _on_way(self, move: Move, k: int) -> int:
+        """The value before hop k of a move; after the last one for k beyond."""
+        if k == 0:
+            return self._value(Copy(move.tensor, move.movement.source, 0))
+        copy, hop = Copy(move.tensor, move.target, move.turn), move.movement.hops[k - 1]
+        found = self.hops.get((copy, k - 1))
+        if found is None:
+            assert hop.first == hop.end, f"{move.tensor}: {hop.kind} comes too late"
+            found = self.hops[copy, k - 1] = self._local_hop(move, k - 1)
+        return found
+
+    def _local_hop(self, move: Move, k: int) -> int:
+        """A hop in which nobody lacks anything; who has nothing needs nothing of the tensor either."""
+        hop, type = move.movement.hops[k], self.graph.tensors[move.tensor].type
+        if self._is_in(hop.source):
+            value, found = self._on_way(move, k), self._new_value()
+            self.instructions.append(lower_slice(hop, type, self.rank, value, found))
+        else:
+            found, on = self._new_value(), self.lowered.plan.cluster
+            self.instructions.append(
+                lower_hop(hop, move.tensor, type, on, self.rank, None, found, tag=0)
+            )
+        return found
+
+    def _value(self, copy: Copy) -> int:
+        found = self.copies.get(copy)
+        if found is None:
+            move = self.x.moves(copy.tensor)[copy.sharding, copy.turn]
+            found = self.copies[copy] = self._on_way(move, len(move.movement.hops))
+        return found
+
+    # -- places -----------------------------------------------------------------------------------
+
+    def _needed(self, i: int, arg: int) -> Sharding:
+        needed = self.x.placed[i].inputs[arg]
+        assert needed is not None
+        return needed
+
+    def _is_in(self, sharding: Sharding) -> bool:
+        return self.rank in sharding.mesh.devices
+
+    def _box(self, name: str, sharding: Sharding) -> Box:
+        place = sharding.mesh.devices.index(self.rank)
+        return as_box(boxes(sharding, self.graph.tensors[name].type.shape)[place])
+
+    def _new_value(self) -> int:
+        self.num_values += 1
+        return self.num_values - 1

@@ -1,0 +1,191 @@
+"""One hop of a movement as one rank's instruction.
+
+all_gather       parts along a dim, in the order of the group      reduce_scatter   terms to parts along a dim
+all_reduce       terms to the whole                                all_to_all       an exchange in which the whole group takes part
+exchange         regions, message by message: halos, shifts, other devices
+slice            a region of what is there, or zero for terms of which another rank has the only one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphwright.ir import TensorType
+from graphwright.machine import Cluster
+from graphwright.plans import Box, Collective, Cut, Exchange, Mesh, Partial, Sharding, Split, boxes
+from graphwright.tasks import Hop, fetch
+
+
+def group_of(mesh: Mesh, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The ranks that differ from one in their places along some axes only, in the order of these axes."""
+    places = np.arange(len(mesh)).reshape(mesh.shape)
+    here = list(np.unravel_index(mesh.devices.index(rank), mesh.shape))
+    index = tuple(slice(None) if a in axes else here[a] for a in range(len(mesh.shape)))
+    return tuple(mesh.devices[p] for p in places[index].reshape(-1).tolist())
+
+
+def changed_axes(hop: Hop) -> tuple[int, ...]:
+    """The axes along which a hop on one mesh changes something."""
+    pairs = zip(hop.source.placements, hop.target.placements, strict=True)
+    return tuple(a for a, (p, q) in enumerate(pairs) if p != q)
+
+
+def lower_hop(
+    hop: Hop,
+    tensor: str,
+    type: TensorType,
+    cluster: Cluster,
+    rank: int,
+    value: int | None,
+    output: int | None,
+    tag: int,
+) -> Collective | Exchange:
+    """What a rank does in a hop that transfers something."""
+    if hop.kind == "exchange":
+        return _exchange(hop, tensor, type, cluster, rank, value, output, tag)
+    assert value is not None and output is not None
+    group = group_of(hop.source.mesh, changed_axes(hop), rank)
+    if hop.kind == "all_reduce":
+        reducer = hop.source.placements[changed_axes(hop)[0]]
+        assert isinstance(reducer, Partial)
+        return Collective(
+            kind="all_reduce", tensor=tensor, group=group, value=value, output=output,
+            reducer=reducer.reducer,
+        )  # fmt: skip
+    if hop.kind == "all_gather" and not hop.source.pieces:
+        dim = _dim_of(hop.source, changed_axes(hop)[0])
+        return Collective(
+            kind="all_gather", tensor=tensor, group=group, value=value, output=output, dim=dim,
+            sizes=_sizes(hop.source, type, group, dim),
+        )  # fmt: skip
+    if hop.kind == "reduce_scatter":
+        axis = changed_axes(hop)[0]
+        reducer, dim = hop.source.placements[axis], _dim_of(hop.target, axis)
+        assert isinstance(reducer, Partial)
+        return Collective(
+            kind="reduce_scatter", tensor=tensor, group=group, value=value, output=output, dim=dim,
+            reducer=reducer.reducer, sizes=_sizes(hop.target, type, group, dim),
+        )  # fmt: skip
+    return _within(hop, tensor, type, rank, group, value, output, tag)
+
+
+def lower_slice(hop: Hop, type: TensorType, rank: int, value: int, output: int) -> Cut:
+    """The part of what a rank has that it needs: of a slice, or of an exchange in which nobody lacks anything."""
+    have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
+    mesh = hop.target.mesh
+    here = np.unravel_index(mesh.devices.index(rank), mesh.shape)
+    zero = hop.kind == "slice" and any(
+        here[axis] > 0 and hop.target.placements[axis] == Partial("sum")
+        for axis in changed_axes(hop)
+    )
+    return Cut(value=value, output=output, region=_relative(need, have), zero=zero)
+
+
+def _dim_of(sharding: Sharding, axis: int) -> int:
+    placement = sharding.placements[axis]
+    assert isinstance(placement, Split)
+    return placement.dim
+
+
+def _sizes(sharding: Sharding, type: TensorType, group: Sequence[int], dim: int) -> tuple[int, ...]:
+    held = [_box(sharding, type, rank)[dim] for rank in group]
+    return tuple(stop - start for start, stop in held)
+
+
+def _box(sharding: Sharding, type: TensorType, rank: int) -> Box:
+    return as_box(boxes(sharding, type.shape)[sharding.mesh.devices.index(rank)])
+
+
+def as_box(bounds: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Box:
+    """(start, stop) of each dim, from an array of them."""
+    return tuple((start, stop) for start, stop in bounds.tolist())
+
+
+def _relative(region: Box, origin: Box) -> Box:
+    return tuple((a - o, b - o) for (a, b), (o, _) in zip(region, origin, strict=True))
+
+
+def _common(a: Box, b: Box) -> Box | None:
+    found = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return found if all(start < stop for start, stop in found) else None
+
+
+def _within(
+    hop: Hop,
+    tensor: str,
+    type: TensorType,
+    rank: int,
+    group: tuple[int, ...],
+    value: int,
+    output: int,
+    tag: int,
+) -> Exchange:
+    """Everybody in a group gets what it needs from those who have it, each region from the first who has."""
+    have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
+    sends: list[tuple[int, Box]] = []
+    receives: list[tuple[int, Box]] = []
+    own: list[tuple[Box, Box]] = []
+    overlapping = bool(hop.source.pieces)
+    for other in group:
+        theirs, wants = _box(hop.source, type, other), _box(hop.target, type, other)
+        if other == rank:
+            common = _common(have, need)
+            if common is not None:
+                own.append((_relative(common, have), _relative(common, need)))
+            continue
+        to, from_ = _common(have, wants), _common(theirs, need)
+        if to is not None and not (overlapping and _common(to, theirs) == to):
+            sends.append((other, _relative(to, have)))
+        if from_ is not None and not (overlapping and _common(from_, have) == from_):
+            receives.append((other, _relative(from_, need)))
+    return Exchange(
+        tensor=tensor, tag=tag, group=group, value=value, output=output, type=_local(need, type),
+        sends=tuple(sends), receives=tuple(receives), own=tuple(own),
+    )  # fmt: skip
+
+
+def _exchange(
+    hop: Hop,
+    tensor: str,
+    type: TensorType,
+    cluster: Cluster,
+    rank: int,
+    value: int | None,
+    output: int | None,
+    tag: int,
+) -> Exchange:
+    """The regions that a rank sends, receives and has itself."""
+    found = fetch(cluster, type.shape, hop.source, hop.target)
+    have = None if value is None else _box(hop.source, type, rank)
+    need = None if output is None else _box(hop.target, type, rank)
+    sends: list[tuple[int, Box]] = []
+    receives: list[tuple[int, Box]] = []
+    own: list[tuple[Box, Box]] = []
+    mine = (found.senders == rank) | (found.receivers == rank)
+    for sender, receiver, bounds in zip(
+        found.senders[mine].tolist(),
+        found.receivers[mine].tolist(),
+        found.regions[mine],
+        strict=True,
+    ):
+        region = as_box(bounds)
+        if sender == receiver:
+            assert have is not None and need is not None
+            own.append((_relative(region, have), _relative(region, need)))
+        elif sender == rank:
+            assert have is not None
+            sends.append((receiver, _relative(region, have)))
+        else:
+            assert need is not None
+            receives.append((sender, _relative(region, need)))
+    return Exchange(
+        tensor=tensor, tag=tag, group=(), value=value, output=output,
+        type=type if need is None else _local(need, type),
+        sends=tuple(sends), receives=tuple(receives), own=tuple(own),
+    )  # fmt: skip
+
+
+def _local(box: Box, type: TensorType) -> TensorType:
+    return TensorType(tuple(stop - start for start, stop in box), type.dtype)

@@ -1,0 +1,170 @@
+"""What one rank does in a step: calls of operators on its own parts, and its share of what moves.
+
+    %3 = take fc.weight                              a part that lives here between steps
+    %7 = aten.mm(%2, %3[0:4, :])
+    %8 = all_reduce(%7; sum over ranks 0, 1)
+    ...
+    fc.weight <- %40                                 its new value
+
+Values are local tensors by number; regions count from a value's own first element and may reach beyond it, where a fill value stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from graphwright.ir import Attr, Attrs, TensorType
+
+Box = tuple[tuple[int, int], ...]
+"""(start, stop) of each dim."""
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """An argument of a call: a value, or a region of it; `fills` are the values beyond its edges, dim by dim."""
+
+    value: int
+    region: Box | None = None
+    fills: tuple[float | None, ...] = ()
+
+    def __str__(self) -> str:
+        if self.region is None:
+            return f"%{self.value}"
+        return f"%{self.value}[{', '.join(f'{a}:{b}' for a, b in self.region)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The part holds rows [low, end) of a table: argument `index` moves down by `low`, and counts as 0 out of range (see `describe.Mask`)."""
+
+    index: int
+    dims: tuple[int, ...]
+    scattered: int | None
+    low: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """An operator on this rank's part; `place` is the number of its node and the box of its first output, for what it draws at random."""
+
+    node: str
+    op: str
+    attrs: Attrs
+    inputs: tuple[Operand | None, ...]
+    outputs: tuple[int, ...]
+    rows: tuple[Rows, ...] = ()
+    number: int = 0
+    shape: Shape = ()
+    box: Box = ()
+
+    def __str__(self) -> str:
+        made = ", ".join(f"%{v}" for v in self.outputs)
+        given = ", ".join("none" if o is None else str(o) for o in self.inputs)
+        return f"{made} = {self.op}({given})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A small tensor with its elements."""
+
+    node: str
+    value: Attr
+    type: TensorType
+    output: int
+
+    def __str__(self) -> str:
+        return f"%{self.output} = constant({self.type})"
+
+
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """What the ranks of a group do together with their values; `sizes` are those of their parts along `dim`."""
+
+    kind: CollectiveKind
+    tensor: str
+    group: tuple[int, ...]
+    value: int
+    output: int
+    reducer: str = "sum"
+    dim: int = 0
+    sizes: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        ranks = ", ".join(map(str, self.group))
+        return f"%{self.output} = {self.kind}(%{self.value}; {self.tensor}, ranks {ranks})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Regions that are sent to and received from other ranks, and those that this one has itself.
+
+    `sends` are (rank, region of the value), `receives` (rank, region of the output), `own` (region of the value, of the output), each in an order
+    that both sides share. Without a value there is nothing to send, without an output nothing to receive. With a `group`, all of its ranks
+    exchange at once.
+    """
+
+    tensor: str
+    tag: int
+    group: tuple[int, ...]
+    value: int | None
+    output: int | None
+    type: TensorType
+    sends: tuple[tuple[int, Box], ...]
+    receives: tuple[tuple[int, Box], ...]
+    own: tuple[tuple[Box, Box], ...]
+
+    def __str__(self) -> str:
+        to = ", ".join(str(rank) for rank, _ in self.sends) or "nobody"
+        from_ = ", ".join(str(rank) for rank, _ in self.receives) or "nobody"
+        made = "nothing" if self.output is None else f"%{self.output}"
+        given = "nothing" if self.value is None else f"%{self.value}"
+        return f"{made} = exchange({given}; {self.tensor}, to {to}, from {from_})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A region of a value, or, for terms of a sum that others have, `zero` of the same shape."""
+
+    value: int
+    output: int
+    region: Box
+    zero: bool = False
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{a}:{b}" for a, b in self.region)
+        return f"%{self.output} = {'0 * ' if self.zero else ''}%{self.value}[{words}]"
+
+
+Instruction = Call | Constant | Collective | Exchange | Cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One rank's step: `inputs` are the values that it takes by name, `updates` and `results` those that it leaves.
+
+    `homes` are the boxes in which inputs live here. A result that this rank has no part of is not among `results`.
+    """
+
+    rank: int
+    inputs: Mapping[str, int]
+    homes: Mapping[str, Box]
+    instructions: tuple[Instruction, ...]
+    updates: Mapping[str, int]
+    results: Mapping[str, int]
+
+    def __str__(self) -> str:
+        lines = [f"%{value} = take {name}" for name, value in self.inputs.items()]
+        lines += [str(i) for i in self.instructions]
+        lines += [f"{name} <- %{value}" for name, value in self.updates.items()]
+        lines += [f"return {name} = %{value}" for name, value in self.results.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Program(rank {self.rank}, {len(self.instructions):,} instructions)"
