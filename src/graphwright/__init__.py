@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from graphwright.plans import Frontier, Plan, Strategy
     from graphwright.report.plot import plot
     from graphwright.run import check_operator
+    from graphwright.run.launch import launch
+    from graphwright.run.step import compile_step as compile
     from graphwright.simulate.api import simulate
 
 _WHERE = {
@@ -39,7 +41,9 @@ _WHERE = {
     "Strategy": "plans",
     "check_operator": "run",
     "cluster": "machine",
+    "compile": "run",
     "describe": "describe",
+    "launch": "run",
     "load": "ir",
     "plan": "partition",
     "plot": "report",
@@ -63,7 +67,9 @@ __all__ = [
     "capture",
     "check_operator",
     "cluster",
+    "compile",
     "describe",
+    "launch",
     "load",
     "plan",
     "plot",

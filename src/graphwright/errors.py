@@ -364,3 +364,160 @@ class InvalidMeasurement(GraphwrightError):
     Times are seconds above 0; collectives are measured at sizes of 1, 2, 4, 8, ... bytes, with one span for every level of
     the cluster. Calibration runs on the devices of this machine: "cpu", "local:4" (one of four processes), "cuda" or "cuda:1".
     """
+
+
+# Checkpoints
+
+
+class InvalidShard(GraphwrightError):
+    """A process says that it holds a part of a tensor that it cannot hold.
+
+    The local tensor has the shape of its box and the dtype of the whole; terms that are still to be added up (Partial) have to
+    be, before they are saved; the pieces of all processes together make the whole tensor. The message names the tensor and
+    both shapes.
+    """
+
+
+class CheckpointError(GraphwrightError):
+    """A checkpoint could not be saved or loaded; each reason is a type of its own. Catch this one to catch them all."""
+
+
+class CheckpointNotSaved(CheckpointError):
+    """A checkpoint could not be written: disk full, not permitted, no common folder, or a process died.
+
+    Nothing of it can be seen, and the one before is as it was: `former` is its path, or None where there was none. Free some room or
+    give another folder that all processes can write to, and save again.
+    """
+
+    def __init__(self, message: str, *, former: str | None = None) -> None:
+        super().__init__(message)
+        self.former = former
+
+
+class InvalidCheckpoint(CheckpointError):
+    """What should be loaded is no checkpoint, is damaged or half copied, or was written in a form that we do not know.
+
+    A checkpoint is a folder with `graphwright.json` and one `.distcp` file for every process that wrote it: copy all of them.
+    ``latest(directory)`` finds the newest complete one. A newer version needs a newer Graphwright.
+    """
+
+
+class CheckpointMismatch(CheckpointError):
+    """A checkpoint holds other tensors than are to be filled.
+
+    `missing` are names that it lacks, `extra` names that nothing asks for, `mismatched` names whose shape or dtype is another.
+    Nothing was changed. Load it into the model and the optimizer that wrote it; the plan and the number of processes may differ.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing: tuple[str, ...] = (),
+        extra: tuple[str, ...] = (),
+        mismatched: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.missing = missing
+        self.extra = extra
+        self.mismatched = mismatched
+
+
+# run: worlds of processes
+
+
+class InvalidWorld(GraphwrightError):
+    """The processes that should work together cannot be joined.
+
+    torchrun gives every process RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; the message names the variable
+    that is missing, cannot be, or differs between processes. Start the script with ``torchrun --nproc-per-node=N``, or call
+    ``gw.launch(N)(function)``; without any of these variables a process is a world of one. A world that has been joined
+    stays until ``leave()``.
+    """
+
+
+class AddressInUse(InvalidWorld):
+    """MASTER_PORT on this machine belongs to another program, often to an earlier run that has not ended.
+
+    Choose another port (``torchrun --standalone`` and ``gw.launch`` find a free one), or end the program that holds it.
+    """
+
+
+class WorkersMissing(InvalidWorld):
+    """Not every process of the world came within the time for joining.
+
+    `ranks` are those that are missing, where that is known. See whether they were started, whether they failed before they
+    joined (their own output says so), and whether they can reach MASTER_ADDR at MASTER_PORT.
+    """
+
+    def __init__(self, message: str, *, ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+
+class InvalidLaunch(GraphwrightError):
+    """Processes cannot be started like this: a number of workers, of threads or of seconds that cannot be, or from a worker.
+
+    A script that calls ``gw.launch`` does so under ``if __name__ == "__main__":``, because each worker imports the script
+    anew. A worker cannot launch workers: it has its own part of the world already, ``world()``.
+    """
+
+
+class NotSendable(GraphwrightError):
+    """A function, an argument or a result cannot go from one process to another.
+
+    Workers are new processes: they import the function by its module and name. Define it with ``def`` at the top level of
+    a file, not as a lambda, not inside another function, not in an interactive session; give what it needs as arguments.
+    Arguments and results are values that Python can pickle: tensors, numbers, containers of those.
+    """
+
+
+class WorkerFailed(GraphwrightError):
+    """A worker raised an exception, or its process ended, or the run took too long; all other workers were ended too.
+
+    `rank` is the worker that failed first, `traceback` its own traceback where it left one, `exit_code` what its process
+    ended with where it ended by itself (-9: killed by signal 9, as the system does when memory runs out). What other workers
+    said comes last in the message: most often only that this one was lost.
+    """
+
+    def __init__(
+        self, message: str, *, rank: int = -1, traceback: str = "", exit_code: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.traceback = traceback
+        self.exit_code = exit_code
+
+
+class WorkerTimedOut(WorkerFailed):
+    """The workers had not all finished when the time given to ``gw.launch`` was over.
+
+    `traceback` is where the worker was at that moment, innermost call first. A worker that waits in a collective waits for
+    another one: look for the rank that is not there. Give a longer ``timeout`` if the work only needs more time.
+    """
+
+
+# run: training steps
+
+
+class BatchMismatch(GraphwrightError):
+    """A batch is not the one that the step was planned for: other tensors, shapes or dtypes, or none at all.
+
+    A plan is for one batch size. Give ``step(batch)`` the whole batch as it was captured, or this rank's part of it
+    (``step.part_of(batch)`` shows which); drop or fill up a last, smaller batch (``DataLoader(drop_last=True)``).
+    """
+
+
+class NoInitialValue(GraphwrightError):
+    """A parameter, buffer or state has no value that training could start from.
+
+    A module on the meta device is made part by part by the `reset_parameters` of its submodules; a parameter that belongs to a
+    module without one has to come from a checkpoint or from a module with values.
+    """
+
+
+class StepLost(GraphwrightError):
+    """An earlier step failed halfway: some parameters were updated already, others not.
+
+    Load the last checkpoint with ``step.load(directory)``, or make the step anew.
+    """

@@ -1,0 +1,176 @@
+"""Random words by place: any box of a tensor is drawn alike, whoever draws it.
+
+A counter-based generator (Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) is a function
+from a key and a counter to four words of 32 bits, with no state in between:
+
+    key       hash of (seed, number of the operator, name, stream)
+    counter   (block, row, row, hash):  where the element is in the WHOLE output
+
+                  lane dim ->
+          block 0         block 1         block 2
+    row 0 | w0 w1 w2 w3 | w0 w1 w2 w3 | w0 w1 w2 w3 |
+    row 1 | w0 w1 w2[w3 | w0 w1 w2 w3 | w0]w1 w2 w3 |       [a box of this]: blocks 0 to 2, less what sticks out
+    row 2 | w0 w1 w2[w3 | w0 w1 w2 w3 | w0]w1 w2 w3 |
+
+Four elements in a row share a counter. The dim along which they lie is a function of the whole shape alone (`lane_dim`); a
+row is an index into all other dims. An element that needs more bits takes a word of each of several streams.
+
+Only integer operators of PyTorch are used, so the words are the same on every device. Work goes in chunks, which bounds the
+temporaries and keeps them in a CPU's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import prod
+
+import torch
+from torch import Tensor
+
+from graphwright.errors import InvalidCall
+
+WORD = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+LONG = 64
+"""A dim of this size or more is long enough to lay blocks of four along it."""
+
+CHUNK = {"cpu": 1 << 18}
+CHUNK_ELSEWHERE = 1 << 22
+"""How many elements are drawn at a time."""
+
+Words = Callable[..., Tensor]
+"""What turns the words of an element, one from each stream, into its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Which numbers to draw: those of the elements in `box` of an operator's whole output, of size `shape`.
+
+    `operator` is the operator's number in its graph, and the same on every device; so is `seed`.
+    """
+
+    seed: int
+    operator: int
+    shape: tuple[int, ...]
+    box: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        inside = len(self.shape) == len(self.box) and all(
+            0 <= start <= stop <= size
+            for (start, stop), size in zip(self.box, self.shape, strict=True)
+        )
+        if not inside:
+            raise InvalidCall(
+                f"operator {self.operator} draws the box {list(self.box)}, which is not inside of its output's shape "
+                f"{list(self.shape)}; each (start, stop) has to be with 0 <= start <= stop <= size"
+            )
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The size of the box."""
+        return tuple(stop - start for start, stop in self.box)
+
+    @property
+    def last_is_whole(self) -> bool:
+        """Whether the box has all of the last dim."""
+        return not self.box or self.box[-1] == (0, self.shape[-1])
+
+    def with_last(self, size: int) -> Drawn:
+        """The same place, with all of a last dim of another size."""
+        return Drawn(
+            seed=self.seed,
+            operator=self.operator,
+            shape=(*self.shape[:-1], size),
+            box=(*self.box[:-1], (0, size)),
+        )
+
+
+def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]) -> Tensor:
+    """The four words for each counter, stacked; counters are int64 tensors of 32-bit numbers that broadcast."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        # The low halves keep their carries: they only meet others before the next mask.
+        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0 = _mix(p1, c1, k0)
+        c2 = _mix(p0, c3, k1)
+        c1, c3 = p1, p0
+        k0, k1 = (k0 + _WEYL[0]) & WORD, (k1 + _WEYL[1]) & WORD
+    return torch.stack([c0, c1, c2, c3]).bitwise_and_(WORD)
+
+
+def _mix(product: Tensor, other: Tensor, key: int) -> Tensor:
+    high = product >> 32
+    mixed = high.bitwise_xor_(other) if high.shape == other.shape else high ^ other
+    return mixed.bitwise_xor_(key).bitwise_and_(WORD)
+
+
+def lane_dim(shape: tuple[int, ...]) -> int:
+    """The dim along which four elements share a counter: the last one that is long, otherwise the longest."""
+    long = [dim for dim, size in enumerate(shape) if size >= LONG]
+    return long[-1] if long else max(range(len(shape)), key=lambda dim: (shape[dim], dim))
+
+
+def fill(
+    drawn: Drawn,
+    name: str,
+    num_streams: int,
+    value: Words,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Tensor:
+    """A tensor with ``value(word, word, ...)`` of each element of the box, drawn as `name`."""
+    if not drawn.shape:
+        one = Drawn(seed=drawn.seed, operator=drawn.operator, shape=(1,), box=((0, 1),))
+        return fill(one, name, num_streams, value, dtype, device).reshape(())
+    lane = lane_dim(drawn.shape)
+    rows = _rows(drawn, lane, device)
+    start, stop = drawn.box[lane]
+    others = [n for dim, n in enumerate(drawn.size) if dim != lane]
+    made = torch.empty((rows.numel(), stop - start), dtype=dtype, device=device)
+    if made.numel():
+        keys = [_key(drawn, name, stream) for stream in range(num_streams)]
+        limit = CHUNK.get(device.type, CHUNK_ELSEWHERE)
+        wide = max(4, min(-(-(stop - start) // 4) * 4, limit) // 4 * 4)
+        high = max(1, limit // wide)
+        first = start // 4 * 4
+        for left in range(first, stop, wide):
+            right = min(left + wide, stop)
+            blocks = torch.arange(left // 4, -(-right // 4), device=device)
+            taken = slice(max(start, left) - start, right - start)
+            skip = max(start - left, 0)
+            for top in range(0, rows.numel(), high):
+                part = rows[top : top + high]
+                words = [_words(part, blocks, key) for key in keys]
+                # (lane, row, block) to (row, block, lane), without what sticks out of the box
+                found = value(*words).movedim(0, -1).flatten(1)
+                made[top : top + high, taken] = found[:, skip : skip + taken.stop - taken.start]
+    return made.reshape(*others, stop - start).movedim(-1, lane).contiguous()
+
+
+def _rows(drawn: Drawn, lane: int, device: torch.device) -> Tensor:
+    """The numbers of the box's rows: indices into all dims but the lane dim, flat over the whole shape."""
+    rows = torch.zeros((), dtype=torch.int64, device=device)
+    for dim, ((start, stop), size) in enumerate(zip(drawn.box, drawn.shape, strict=True)):
+        if dim != lane:
+            rows = rows[..., None] * size + torch.arange(start, stop, device=device)
+    return rows.reshape(prod(n for dim, n in enumerate(drawn.size) if dim != lane))
+
+
+def _words(rows: Tensor, blocks: Tensor, key: tuple[int, int, int]) -> Tensor:
+    """[lane, row, block] -> word."""
+    tag = torch.full((1, 1), key[2], dtype=torch.int64, device=rows.device)
+    row = rows[:, None]
+    return philox((blocks[None, :], row & WORD, row >> 32, tag), key[:2])
+
+
+def _key(drawn: Drawn, name: str, stream: int) -> tuple[int, int, int]:
+    text = repr((int(drawn.seed), int(drawn.operator), name, stream))
+    digest = blake2b(text.encode(), digest_size=12).digest()
+    k0, k1, tag = (int.from_bytes(digest[at : at + 4], "little") for at in (0, 4, 8))
+    return k0, k1, tag

@@ -1,0 +1,196 @@
+"""Collectives and exchanges of a program over the process groups of torch.distributed.
+
+    all_gather       parts along a dim:   the dim is moved to the front, where PyTorch gathers, and back; uneven parts are filled up to the longest
+    reduce_scatter   the same the other way round
+    exchange         regions to each rank in one message: all to all within a group, otherwise sends and receives
+
+Everything begins at once and is waited for where its result is needed. All ranks begin what they share in the same order (`lower.order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import ProcessGroup
+
+from graphwright.plans import Box, Collective, Exchange
+from graphwright.run.module import Pending, window
+
+_OPERATIONS = {
+    "sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A result under way, and what is to be done with it once it is there."""
+
+    get: Callable[[], torch.Tensor]
+
+    def wait(self) -> torch.Tensor:
+        return self.get()
+
+
+class GroupLinks:
+    """The links of this process; `groups` are all groups of ranks that any rank takes part in, alike in every process."""
+
+    def __init__(self, groups: Iterable[tuple[int, ...]]) -> None:
+        world = tuple(range(dist.get_world_size()))
+        self.groups: dict[tuple[int, ...], ProcessGroup] = {}
+        for ranks in groups:
+            made: Any = dist.group.WORLD if ranks == world else dist.new_group(list(ranks))
+            self.groups[ranks] = made
+        self.batched = dist.get_backend() == "nccl"
+
+    def collect(self, what: Collective, value: torch.Tensor) -> Pending:
+        """Begin a collective."""
+        name = self.groups[what.group].group_name
+        functional: Any = torch.ops._c10d_functional
+        if what.kind == "all_reduce":
+            begun = functional.all_reduce(value.contiguous(), _OPERATIONS[what.reducer], name)
+            return _Waiting(lambda: functional.wait_tensor(begun))
+        if what.kind == "all_gather":
+            given = front(value, what.dim, max(what.sizes))
+            begun = functional.all_gather_into_tensor(given, len(what.group), name)
+            return _Waiting(lambda: joined(functional.wait_tensor(begun), what.sizes, what.dim))
+        given = parted(value, what.sizes, what.dim)
+        operation = _OPERATIONS[what.reducer]
+        begun = functional.reduce_scatter_tensor(given, operation, len(what.group), name)
+        size = what.sizes[what.group.index(dist.get_rank())]
+        return _Waiting(
+            lambda: (
+                functional.wait_tensor(begun).narrow(0, 0, size).movedim(0, what.dim).contiguous()
+            )
+        )
+
+    def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
+        """Begin an exchange."""
+        like = value if value is not None else self._empty(what)
+        sends = {rank: packed(value, regions) for rank, regions in by_rank(what.sends)}
+        receives = {
+            rank: like.new_empty(sum(map(volume, regions)))
+            for rank, regions in by_rank(what.receives)
+        }
+        if what.group:
+            return self._all_to_all(what, value, like, sends, receives)
+        works = self._messages(what.tag, sends, receives)
+
+        def get() -> torch.Tensor:
+            for work in works:
+                work.wait()
+            sends.clear()
+            return assembled(what, value, receives, like)
+
+        return _Waiting(get)
+
+    def _empty(self, what: Exchange) -> torch.Tensor:
+        device = torch.device("cuda", torch.cuda.current_device()) if self.batched else None
+        return torch.empty(0, dtype=getattr(torch, what.type.dtype), device=device)
+
+    def _messages(
+        self, tag: int, sends: dict[int, torch.Tensor], receives: dict[int, torch.Tensor]
+    ) -> list[Any]:
+        if not self.batched:
+            begun = [dist.irecv(t, rank, tag=tag) for rank, t in receives.items()]
+            return begun + [dist.isend(t, rank, tag=tag) for rank, t in sends.items()]
+        ops = [dist.P2POp(dist.isend, t, rank) for rank, t in sends.items()]
+        ops += [dist.P2POp(dist.irecv, t, rank) for rank, t in receives.items()]
+        return dist.batch_isend_irecv(ops) if ops else []
+
+    def _all_to_all(
+        self,
+        what: Exchange,
+        value: torch.Tensor | None,
+        like: torch.Tensor,
+        sends: dict[int, torch.Tensor],
+        receives: dict[int, torch.Tensor],
+    ) -> Pending:
+        functional: Any = torch.ops._c10d_functional
+        empty = like.new_empty(0)
+        given = [sends.get(rank, empty) for rank in what.group]
+        sizes = [receives.get(rank, empty).numel() for rank in what.group]
+        begun = functional.all_to_all_single(
+            torch.cat(given), sizes, [t.numel() for t in given], self.groups[what.group].group_name
+        )
+
+        def get() -> torch.Tensor:
+            pieces = torch.split(functional.wait_tensor(begun), sizes)
+            return assembled(what, value, dict(zip(what.group, pieces, strict=True)), like)
+
+        return _Waiting(get)
+
+
+# -- from values to buffers and back ------------------------------------------------------------------
+
+
+def front(value: torch.Tensor, dim: int, size: int) -> torch.Tensor:
+    """A value with a dim moved to the front and filled up to a size."""
+    moved = value.movedim(dim, 0)
+    if moved.shape[0] < size:
+        moved = torch.cat([moved, moved.new_zeros(size - moved.shape[0], *moved.shape[1:])])
+    return moved.contiguous()
+
+
+def joined(gathered: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
+    """Parts one after the other, without what they were filled up with, along their dim."""
+    if len(set(sizes)) > 1:
+        parts = gathered.chunk(len(sizes))
+        gathered = torch.cat([p.narrow(0, 0, n) for p, n in zip(parts, sizes, strict=True)])
+    return gathered.movedim(
+        0, dim
+    ).contiguous()  # some kernels take the order of memory for granted
+
+
+def parted(value: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
+    """A value with a dim moved to the front and its parts filled up to the longest."""
+    moved = value.movedim(dim, 0)
+    if len(set(sizes)) > 1:
+        moved = torch.cat([front(part, 0, max(sizes)) for part in torch.split(moved, list(sizes))])
+    return moved.contiguous()
+
+
+def by_rank(items: Iterable[tuple[int, Box]]) -> Iterable[tuple[int, list[Box]]]:
+    """The regions of each rank, in their order."""
+    found: dict[int, list[Box]] = {}
+    for rank, region in items:
+        found.setdefault(rank, []).append(region)
+    return found.items()
+
+
+def volume(region: Box) -> int:
+    """The number of elements of a region."""
+    count = 1
+    for start, stop in region:
+        count *= stop - start
+    return count
+
+
+def packed(value: torch.Tensor | None, regions: Sequence[Box]) -> torch.Tensor:
+    """Regions of a value, one after the other."""
+    assert value is not None
+    return torch.cat([window(value, region).reshape(-1) for region in regions])
+
+
+def assembled(
+    what: Exchange,
+    value: torch.Tensor | None,
+    received: dict[int, torch.Tensor],
+    like: torch.Tensor,
+) -> torch.Tensor:
+    """The output of an exchange, from what was received and what was there."""
+    if what.output is None:
+        return like.new_empty(0)
+    out = like.new_empty(what.type.shape)
+    for source, target in what.own:
+        assert value is not None
+        window(out, target).copy_(window(value, source))
+    for rank, regions in by_rank(what.receives):
+        pieces = torch.split(received[rank], [volume(region) for region in regions])
+        for region, piece in zip(regions, pieces, strict=True):
+            place = window(out, region)
+            place.copy_(piece.view(place.shape))
+    return out

@@ -1,0 +1,289 @@
+"""One rank's program as an FX module: ATen operators on local parts, and what is sent and received.
+
+    def forward(self, held, seed):
+        fc_weight = take(held, "fc.weight")            taken out, so that it is free after its last use
+        mm = aten.mm(cut(x, ...), fc_weight)
+        all_reduce = all_reduce_7(mm)                  begins
+        relu = aten.relu(add)                          goes on meanwhile
+        sum_ = finish(all_reduce)                      waits, where the result is first needed
+        ...
+        return {"fc.weight": new}, {"loss": loss}
+
+What is taken from `held` is there no longer: with the last reader of an old parameter gone its memory is free, as on one device.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from graphwright.capture.invoke import overload_of
+from graphwright.capture.schema import join_arguments, to_dtype
+from graphwright.plans import (
+    Box,
+    Call,
+    Collective,
+    Constant,
+    Cut,
+    Exchange,
+    Operand,
+    Program,
+    Rows,
+)
+from graphwright.run.draw import Drawn, draw, is_random
+
+
+class Pending(Protocol):
+    """Something under way."""
+
+    def wait(self) -> torch.Tensor:
+        """The result, once it is there."""
+        ...
+
+
+class Links(Protocol):
+    """How ranks reach each other."""
+
+    def collect(self, what: Collective, value: torch.Tensor) -> Pending:
+        """Begin a collective."""
+        ...
+
+    def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
+        """Begin an exchange."""
+        ...
+
+
+def build_module(program: Program, links: Links | None, device: torch.device) -> fx.GraphModule:
+    """The module of a program, with no links for a world of one; its `forward(held, seed)` returns new values by the names of inputs, and results by their names."""
+    return _Builder(program, links, device).build()
+
+
+# -- what the generated code calls ---------------------------------------------------------------------
+
+
+def take(held: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    """An input, taken out of what is held."""
+    return held.pop(name)
+
+
+def window(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """A region of a tensor, in the tensor's own memory."""
+    for dim, (start, stop) in enumerate(region):
+        value = value.narrow(dim, start, stop - start)
+    return value
+
+
+def cut(
+    value: torch.Tensor, region: Sequence[tuple[int, int]], fills: Sequence[float | None] = ()
+) -> torch.Tensor:
+    """A region of a tensor, in the order of memory that kernels take for granted; beyond the edges is the fill value of the dim."""
+    sizes = value.shape
+    inside = [
+        (min(max(0, start), size), max(min(size, stop), 0))
+        for (start, stop), size in zip(region, sizes, strict=True)
+    ]
+    inner = window(value, [(low, max(low, high)) for low, high in inside])
+    for dim, (start, stop) in enumerate(region):
+        before = min(max(0, -start), stop - start)
+        after = stop - start - before - inner.shape[dim]
+        if before or after:
+            pads = [0, 0] * (inner.dim() - dim - 1) + [before, after]
+            inner = torch.constant_pad_nd(inner, pads, (fills[dim] if fills else None) or 0)
+    return inner.contiguous()
+
+
+def zeros_like(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Zeros in the place of a region."""
+    return value.new_zeros([stop - start for start, stop in region])
+
+
+def find_rows(index: torch.Tensor, low: int, end: int) -> torch.Tensor:
+    """Which elements of an index lie in [low, end)."""
+    return (index >= low) & (index < end)
+
+
+def move_rows(index: torch.Tensor, held: torch.Tensor, low: int) -> torch.Tensor:
+    """An index that counts from `low`; 0 where the row is not held."""
+    return torch.where(held, index - low, 0)
+
+
+def hide_rows(value: torch.Tensor, held: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """What belongs to rows that are held, 0 elsewhere; `dims` are the dims of the value that the index has."""
+    order = sorted(range(len(dims)), key=lambda d: dims[d])
+    shape = [1] * value.dim()
+    for d in order:
+        shape[dims[d]] = held.shape[d]
+    return torch.where(held.permute(order).reshape(shape), value, 0)
+
+
+def finish(pending: Pending) -> torch.Tensor:
+    """Wait for what is under way."""
+    return pending.wait()
+
+
+def own_memory(value: torch.Tensor) -> torch.Tensor:
+    """The value in memory of its own, no larger than itself, in the order of its dims."""
+    whole = value.numel() * value.element_size()
+    if value.is_contiguous() and value.untyped_storage().nbytes() == whole:
+        return value
+    return value.clone(memory_format=torch.contiguous_format)
+
+
+class _Begin:
+    """What begins a collective or an exchange."""
+
+    def __init__(self, links: Links, what: Collective | Exchange) -> None:
+        self.links, self.what = links, what
+        kind = what.kind if isinstance(what, Collective) else "exchange"
+        self.__name__ = self.__qualname__ = kind
+        self.__module__ = "graphwright.run.links"
+
+    def __call__(self, value: torch.Tensor | None) -> Pending:
+        if isinstance(self.what, Collective):
+            assert value is not None
+            return self.links.collect(self.what, value)
+        return self.links.exchange(self.what, value)
+
+
+class _Draw:
+    """What draws a part of a random operator's output."""
+
+    def __init__(self, call: Call, device: torch.device) -> None:
+        self.call, self.device = call, device
+        self.__name__ = self.__qualname__ = f"draw_{call.op.replace('.', '_')}"
+        self.__module__ = "graphwright.run.draw"
+
+    def __call__(self, seed: int, *inputs: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        call = self.call
+        place = Drawn(seed=seed, operator=call.number, shape=call.shape, box=call.box)
+        return draw(call.op, call.attrs, inputs, place, self.device)
+
+
+# -- the generated code ----------------------------------------------------------------------------------
+
+
+class _Builder:
+    def __init__(self, program: Program, links: Links | None, device: torch.device) -> None:
+        self.program, self.links, self.device = program, links, device
+        self.graph = fx.Graph()
+        self.held = self.graph.placeholder("held")
+        self.seed = self.graph.placeholder("seed")
+        self.names = {value: name for name, value in program.inputs.items()}
+        self.values: dict[int, fx.Node] = {}
+        self.pending: dict[int, fx.Node] = {}
+
+    def build(self) -> fx.GraphModule:
+        for instruction in self.program.instructions:
+            match instruction:
+                case Call():
+                    self._call(instruction)
+                case Constant():
+                    self._constant(instruction)
+                case Cut():
+                    self._cut(instruction)
+                case Collective() | Exchange():
+                    self._begin(instruction)
+        updates = {name: self._own(value) for name, value in self.program.updates.items()}
+        results = {name: self._own(value) for name, value in self.program.results.items()}
+        for value in list(self.pending):  # what is sent only has to arrive, too
+            self._value(value)
+        self.graph.output((updates, results))
+        self.graph.lint()
+        return fx.GraphModule(torch.nn.Module(), self.graph, class_name=f"Rank{self.program.rank}")
+
+    def _emit(self, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        return self.graph.call_function(function, args, kwargs)
+
+    def _value(self, number: int) -> fx.Node:
+        found = self.values.get(number)
+        if found is None:
+            if number in self.pending:
+                found = self._emit(finish, self.pending.pop(number))
+            else:
+                found = self._emit(take, self.held, self.names[number])
+            self.values[number] = found
+        return found
+
+    def _own(self, number: int) -> fx.Node:
+        return self._emit(own_memory, self._value(number))
+
+    def _operand(self, operand: Operand | None) -> fx.Node | None:
+        if operand is None:
+            return None
+        value = self._value(operand.value)
+        if operand.region is None:
+            return value
+        return self._emit(cut, value, _lists(operand.region), list(operand.fills))
+
+    def _call(self, call: Call) -> None:
+        inputs = [self._operand(o) for o in call.inputs]
+        held = [self._hold(rows, inputs) for rows in call.rows]
+        outputs = self._kernel(call, inputs)
+        for rows, found in zip(call.rows, held, strict=True):
+            if rows.scattered is None:
+                outputs = [self._emit(hide_rows, out, found, rows.dims) for out in outputs]
+        self.values.update(zip(call.outputs, outputs, strict=True))
+
+    def _hold(self, rows: Rows, inputs: list[fx.Node | None]) -> fx.Node:
+        index = inputs[rows.index]
+        held = self._emit(find_rows, index, rows.low, rows.end)
+        inputs[rows.index] = self._emit(move_rows, index, held, rows.low)
+        if rows.scattered is not None:
+            inputs[rows.scattered] = self._emit(hide_rows, inputs[rows.scattered], held, rows.dims)
+        return held
+
+    def _kernel(self, call: Call, inputs: list[fx.Node | None]) -> list[fx.Node]:
+        if is_random(call.op):
+            made = self._emit(_Draw(call, self.device), self.seed, *inputs)
+            return [self._emit(operator.getitem, made, n) for n in range(len(call.outputs))]
+        if call.op == "aten.view":  # a part may lie in memory otherwise than the whole
+            size = list(call.attrs["size"])  # type: ignore[arg-type]
+            return [self._emit(torch.ops.aten.reshape.default, inputs[0], size)]
+        overload = overload_of(call.op)
+        args, kwargs = join_arguments(overload, len(inputs), call.attrs)(inputs, self.device)
+        made = self._emit(overload, *args, **kwargs)
+        returns = overload._schema.returns
+        if len(returns) == 1 and str(returns[0].type) == "Tensor":
+            return [made]
+        places = [n for n, r in enumerate(returns) if str(r.type) == "Tensor"]
+        if len(returns) == 1:  # a list of tensors
+            places = list(range(len(call.outputs)))
+        return [self._emit(operator.getitem, made, n) for n in places[: len(call.outputs)]]
+
+    def _constant(self, constant: Constant) -> None:
+        dtype = to_dtype(constant.type.dtype)
+        made = self._emit(torch.tensor, _plain(constant.value), dtype=dtype, device=self.device)
+        self.values[constant.output] = self._emit(torch.reshape, made, list(constant.type.shape))
+
+    def _cut(self, what: Cut) -> None:
+        function = zeros_like if what.zero else cut
+        self.values[what.output] = self._emit(
+            function, self._value(what.value), _lists(what.region)
+        )
+
+    def _begin(self, what: Collective | Exchange) -> None:
+        assert self.links is not None
+        value = None if what.value is None else self._value(what.value)
+        begun = self._emit(_Begin(self.links, what), value)
+        self.pending[-1 - len(self.pending) if what.output is None else what.output] = begun
+
+
+def _lists(region: Box) -> list[tuple[int, int]]:
+    return list(region)
+
+
+def _plain(value: Any) -> Any:
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def run_module(
+    module: fx.GraphModule, held: dict[str, torch.Tensor], seed: int
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Run a module without recording gradients; `held` is used up."""
+    with torch.no_grad():
+        updates, results = module(held, seed)
+    return updates, results

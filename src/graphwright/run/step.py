@@ -1,0 +1,316 @@
+"""A training step under a plan: exactly the step of one device, on all of them.
+
+    step = gw.compile(plan, model, loss_fn, optimizer, batch=batch)     under torchrun, or inside gw.launch(n)(fn)
+    loss = step(batch)
+
+Every rank holds its parts of parameters and optimizer state, gives its part of the batch (or all of it) and gets the loss.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.api import capture
+from graphwright.capture.batch import named_tensors, split_batch
+from graphwright.capture.optimizer import OptimizerLike, learning_rates, make_optimizer, rate_label
+from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
+from graphwright.ir import Graph, Role
+from graphwright.lower import Lowered, lower, lower_hop
+from graphwright.plans import Exchange, Plan, Program, Sharding, replicated, whole_mesh
+from graphwright.run.initial import initial_parts
+from graphwright.run.module import Links, build_module, cut, run_module
+from graphwright.run.shards import Shard
+from graphwright.run.world import World, world
+from graphwright.simulate import CostModel
+from graphwright.tasks import Hop
+
+
+def compile_step(
+    plan: Plan | str | os.PathLike[str],
+    model: nn.Module,
+    loss_fn: Any = None,
+    optimizer: OptimizerLike | None = None,
+    *,
+    batch: Any = None,
+    graph: Graph | None = None,
+    optimizer_options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str | None = None,
+) -> Step:
+    """Make a plan's training step on this rank; every rank calls this with the same plan.
+
+    `batch` is an example of the whole batch, as for `gw.capture` (its values are not read), or `graph` the graph that was planned. The model's values are what
+    training starts from: real ones, or on the meta device those that its modules' `reset_parameters` make from `seed`; see also `Step.load`. An optimizer
+    instance keeps its learning rates, so that schedulers work on it (`step.optimizer`).
+
+    >>> step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
+    >>> for batch in loader:
+    ...     loss = step(batch)
+    >>> step.save("checkpoints"); trained = step.gather()
+    """
+    plan = plan if isinstance(plan, Plan) else Plan.load(Path(plan))
+    made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
+    if graph is None:
+        if batch is None:
+            raise BatchMismatch(
+                "give an example of the whole batch (batch=...), or the graph that was planned (graph=...)"
+            )
+        graph = capture(
+            model, loss_fn, batch, optimizer=optimizer, optimizer_options=optimizer_options
+        )
+    if plan.graph_hash != graph.hash:
+        raise PlanMismatch(
+            "the plan was made for another graph: another model, batch size, dtype or optimizer; plan this one with gw.plan"
+        )
+    size = _expected_size()
+    if plan.cluster.num_devices != size:
+        raise PlanMismatch(
+            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} processes run; "
+            f"start as many, or plan for local:{size}"
+        )
+    here = world(device=device)
+    return Step(
+        here, lower(graph, plan, costs=CostModel(measured=False)), model, loss_fn, made, seed
+    )
+
+
+def _expected_size() -> int:
+    """How many processes there are, before anything is started."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class Step:
+    """One rank's training step; call it with a batch. `num_steps` counts the calls."""
+
+    def __init__(
+        self,
+        here: World,
+        lowered: Lowered,
+        model: nn.Module,
+        loss_fn: Any,
+        optimizer: torch.optim.Optimizer | None,
+        seed: int,
+    ) -> None:
+        self.world, self.lowered, self.optimizer, self.seed = here, lowered, optimizer, seed
+        self.graph, self.plan = lowered.graph, lowered.plan
+        self.num_steps, self._lost = 0, False
+        self._model, self._has_targets = model, loss_fn is not None
+        self._data = frozenset(
+            name
+            for name in self.graph.inputs
+            if self.graph.tensors[name].role is Role.INPUT or name.startswith("optimizer.lr.")
+        )
+        self.program: Program = lowered.program(here.rank)
+        self._agree()
+        self.links = self._links()
+        self.module = build_module(self.program, self.links, here.device)
+        kept = {
+            name: box
+            for name, box in self.program.homes.items()
+            if self.graph.tensors[name].role is not Role.INPUT
+        }
+        self._held = initial_parts(self.graph, model, loss_fn, optimizer, kept, here.device, seed)
+
+    def __call__(self, batch: Any) -> torch.Tensor:
+        """Train on a batch, the whole or this rank's part of it, and return the loss."""
+        if self._lost:
+            raise StepLost(
+                "an earlier step failed halfway, so the parameters are gone; load a checkpoint with step.load"
+            )
+        given = {**self._parts_of(batch), **self._rates(), **self._held}
+        fixed = {n: v for n, v in self._held.items() if n not in self.program.updates}
+        self._held, self._lost = (
+            {},
+            True,
+        )  # what is read last is free at once: nobody else may hold it
+        seed = self.seed + 1_000_003 * self.num_steps
+        updates, results = run_module(self.module, given, seed)
+        self._held, self._lost = {**fixed, **updates}, False
+        self.num_steps += 1
+        return self._whole_loss(results)
+
+    # -- what goes in and out ---------------------------------------------------------------------
+
+    def part_of(self, batch: Any) -> dict[str, torch.Tensor]:
+        """This rank's part of a whole batch, by the names of the graph's inputs."""
+        return self._parts_of(batch)
+
+    def _parts_of(self, batch: Any) -> dict[str, torch.Tensor]:
+        inputs, targets = split_batch(batch, has_targets=self._has_targets)
+        given = {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
+        found: dict[str, torch.Tensor] = {}
+        for name in self.graph.inputs:
+            if self.graph.tensors[name].role is not Role.INPUT:
+                continue
+            type, box = self.graph.tensors[name].type, self.program.homes.get(name)
+            if name not in given:
+                raise BatchMismatch(f"the batch has no {name} ({type}); it has {', '.join(given)}")
+            value = given[name].detach()
+            if str(value.dtype).removeprefix("torch.") != type.dtype:
+                raise BatchMismatch(f"{name} is {value.dtype}, the plan is for {type}")
+            if box is None:
+                continue
+            local = tuple(stop - start for start, stop in box)
+            if tuple(value.shape) == type.shape:
+                value = cut(value, box)
+            elif tuple(value.shape) != local:
+                raise BatchMismatch(
+                    f"{name} has shape {list(value.shape)}; give the whole batch, {list(type.shape)}, or the part of rank {self.world.rank}, "
+                    f"{list(local)}: {_show(box)}"
+                )
+            found[name] = value.to(self.world.device)
+        return found
+
+    def _rates(self) -> dict[str, torch.Tensor]:
+        if self.optimizer is None:
+            return {}
+        rates = {rate_label(n): rate for n, rate in learning_rates(self.optimizer).items()}
+        return {n: r.to(self.world.device) for n, r in rates.items() if n in self.program.inputs}
+
+    def _whole_loss(self, results: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The loss; from a rank that has it where this one takes no part in it."""
+        name = self.graph.outputs[0]
+        type, home = self.graph.tensors[name].type, self._result_home(name)
+        if len(home.mesh) == self.world.size or self.world.size == 1:
+            return results[name]
+        import torch.distributed as dist
+
+        loss = results.get(name)
+        if loss is None:
+            loss = torch.empty(type.shape, dtype=getattr(torch, type.dtype))
+        loss = loss.to(self.world.device)
+        dist.broadcast(loss, home.mesh.devices[0])
+        return loss
+
+    def _result_home(self, name: str) -> Sharding:
+        return self.lowered.expansion.source(name)
+
+    # -- what lives between steps -----------------------------------------------------------------
+
+    def shards(self) -> dict[str, Shard]:
+        """What this rank holds of every parameter, buffer and optimizer state."""
+        found = {}
+        for name in self.graph.inputs:
+            if name in self._data:
+                continue
+            tensor, home = self.graph.tensors[name], self.lowered.home(name)
+            empty = torch.empty(0, dtype=getattr(torch, tensor.type.dtype))
+            local = self._held.get(name, empty)
+            found[name] = Shard(name=name, type=tensor.type, sharding=home, local=local)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters, buffers and optimizer state as DTensors; those on some of the ranks only are left out elsewhere."""
+        from torch.distributed.device_mesh import init_device_mesh
+
+        from graphwright.run.dtensors import to_dtensor
+
+        mesh = whole_mesh(self.plan.cluster)
+        device_mesh = init_device_mesh(self.world.device.type, mesh.shape or (1,))
+        return {
+            name: to_dtensor(shard, device_mesh) if shard.sharding.mesh == mesh else shard.local
+            for name, shard in self.shards().items()
+        }
+
+    def save(self, directory: str | os.PathLike[str], *, keep: int | None = None) -> Path:
+        """Write a checkpoint that loads under any other plan and number of ranks; complete or not there at all."""
+        from graphwright.run.checkpoint import save
+
+        extra = {"num_steps": self.num_steps, "seed": self.seed, "graph": self.graph.hash}
+        return save(directory, self.num_steps, self.shards(), extra=extra, keep=keep)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
+        from graphwright.run.checkpoint import load
+
+        if self._lost:
+            self._held = {
+                name: torch.empty(
+                    [stop - start for start, stop in box],
+                    dtype=getattr(torch, self.graph.tensors[name].type.dtype),
+                    device=self.world.device,
+                )
+                for name, box in self.program.homes.items()
+                if name not in self._data
+            }
+        extra = load(path, self.shards())
+        self._lost = False
+        self.num_steps, self.seed = int(extra["num_steps"]), int(extra["seed"])
+
+    def gather(self) -> nn.Module:
+        """The model, whole and ordinary, with the values that it has now; on every rank."""
+        whole = {
+            name: self._gathered(shard)
+            for name, shard in self.shards().items()
+            if self.graph.tensors[name].role in (Role.PARAMETER, Role.BUFFER)
+        }
+        model = self._model
+        if any(p.is_meta for p in model.parameters()):
+            model = model.to_empty(device=self.world.device)
+        names = model.state_dict(keep_vars=True)
+        with torch.no_grad():
+            for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+                if name in whole and name in names:
+                    tensor.copy_(whole[name])
+        return model
+
+    def _gathered(self, shard: Shard) -> torch.Tensor:
+        """All of a tensor, from whoever has its parts."""
+        everywhere = replicated(whole_mesh(self.plan.cluster))
+        if shard.sharding == everywhere or self.links is None:
+            return shard.local
+        here, hop = self.world.rank, Hop("exchange", shard.sharding, everywhere, 0, 0)
+        has = here in shard.sharding.mesh.devices
+        what = lower_hop(
+            hop, shard.name, shard.type, self.plan.cluster, here, 0 if has else None, 1, tag=0
+        )
+        assert isinstance(what, Exchange)
+        return self.links.exchange(what, shard.local if has else None).wait()
+
+    # -- the beginning ----------------------------------------------------------------------------
+
+    def _links(self) -> Links | None:
+        if self.world.size == 1:
+            return None
+        from graphwright.run.links import GroupLinks
+
+        return GroupLinks(self.lowered.groups)
+
+    def _agree(self) -> None:
+        """Refuse to begin unless all ranks have the same graph, plan and order."""
+        if self.world.size == 1:
+            return
+        from graphwright.run.together import together
+
+        digest = blake2b(digest_size=16)
+        digest.update(self.graph.hash.encode())
+        for block in self.lowered.blocks:
+            words = (
+                block.node
+                if block.move is None
+                else (block.move.tensor, str(block.move.target), block.hop)
+            )
+            digest.update(repr(words).encode())
+        found = together(digest.hexdigest)
+        if len(set(found)) > 1:
+            raise PlanMismatch(
+                "the ranks do not agree on what to run: they have other plans, models or versions of PyTorch or Graphwright"
+            )
+
+    def __repr__(self) -> str:
+        return f"Step(rank {self.world.rank} of {self.world.size}, {self.num_steps} steps, {self.plan.algorithm})"
+
+
+def _show(box: Any) -> str:
+    return "[" + ", ".join(f"{start}:{stop}" for start, stop in box) + "]"

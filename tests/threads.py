@@ -1,0 +1,171 @@
+"""All ranks of a plan in threads of one process: the same modules as in real processes, with a meeting place instead of process groups."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from graphwright.capture.replay import advance, bind, replay
+from graphwright.lower import lower
+from graphwright.plans import boxes
+from graphwright.run.links import assembled, by_rank, front, joined, packed, parted
+from graphwright.run.module import build_module, cut, run_module
+
+CPU = torch.device("cpu")
+PATIENCE = 20.0
+
+
+class _Later:
+    def __init__(self, get):
+        self.wait = get
+
+
+class Meeting:
+    """Where threads leave what others wait for, each thing by a key."""
+
+    def __init__(self):
+        self.left, self.change = {}, threading.Condition()
+        self.failed = False
+
+    def leave(self, key, value):
+        with self.change:
+            assert key not in self.left, key
+            self.left[key] = value
+            self.change.notify_all()
+
+    def find(self, key):
+        with self.change:
+            if not self.change.wait_for(lambda: key in self.left or self.failed, PATIENCE):
+                raise TimeoutError(f"nobody left {key}")
+            if self.failed:
+                raise RuntimeError("another rank failed")
+            return self.left[key]
+
+
+class ThreadLinks:
+    def __init__(self, rank, meeting):
+        self.rank, self.meeting, self.turns = rank, meeting, {}
+
+    def _turn(self, group):
+        self.turns[group] = self.turns.get(group, 0) + 1
+        return self.turns[group]
+
+    def collect(self, what, value):
+        turn, own = self._turn(what.group), what.group.index(self.rank)
+        if what.kind == "all_gather":
+            value = front(value, what.dim, max(what.sizes))
+        elif what.kind == "reduce_scatter":
+            value = parted(value, what.sizes, what.dim)
+        mark = (what.kind, what.tensor, value.shape, value.dtype)
+        self.meeting.leave((what.group, turn, self.rank), (mark, value.clone()))
+
+        def get():
+            found = [self.meeting.find((what.group, turn, rank)) for rank in what.group]
+            assert all(m == mark for m, _ in found), [m for m, _ in found]
+            values = [v for _, v in found]
+            if what.kind == "all_gather":
+                return joined(torch.cat(values), what.sizes, what.dim)
+            total = values[0]
+            for v in values[1:]:
+                total = _join(what.reducer, total, v)
+            if what.kind == "all_reduce":
+                return total.clone()
+            part = total.chunk(len(what.group))[own].narrow(0, 0, what.sizes[own])
+            return part.movedim(0, what.dim).clone(memory_format=torch.contiguous_format)
+
+        return _Later(get)
+
+    def exchange(self, what, value):
+        turn = self._turn(("exchange", what.tag))
+        for rank, regions in by_rank(what.sends):
+            self.meeting.leave((what.tag, turn, self.rank, rank), packed(value, regions).clone())
+
+        def get():
+            found = {
+                rank: self.meeting.find((what.tag, turn, rank, self.rank))
+                for rank, _ in by_rank(what.receives)
+            }
+            dtype = getattr(torch, what.type.dtype)
+            like = value if value is not None else torch.empty(0, dtype=dtype)
+            return assembled(what, value, found, like)
+
+        return _Later(get)
+
+
+def _join(reducer, a, b):
+    match reducer:
+        case "sum":
+            return a + b
+        case "prod":
+            return a * b
+        case "max" | "any":
+            return torch.maximum(a, b)
+        case _:
+            return torch.minimum(a, b)
+
+
+def run_together(graph, plan, inputs, *, steps=1, seed=0, costs=None):
+    """Run steps on all ranks; returns for every rank its parts by name, and its results of each step."""
+    lowered, meeting = lower(graph, plan, costs=costs), Meeting()
+
+    def work(rank):
+        try:
+            program = lowered.program(rank)
+            module = build_module(program, ThreadLinks(rank, meeting), CPU)
+            held = {n: cut(inputs[n], box).clone() for n, box in program.homes.items()}
+            found = []
+            for step in range(steps):
+                updates, results = run_module(module, dict(held), seed + step)
+                held |= updates
+                found.append(results)
+            return held, found
+        except BaseException:
+            meeting.failed = True
+            with meeting.change:
+                meeting.change.notify_all()
+            raise
+
+    count = plan.cluster.num_devices
+    with ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(work, rank) for rank in range(count)]
+        errors = [f.exception() for f in futures]
+    first = [e for e in errors if e is not None and "another rank" not in str(e)]
+    if first:
+        raise first[0]
+    return lowered, [f.result() for f in futures]
+
+
+def largest_difference(graph, plan, inputs, *, steps=2, seed=0, costs=None):
+    """How far all parts on all ranks are from a replay on one device, relative to each tensor's largest element; the worst tensor too."""
+    lowered, ranks = run_together(graph, plan, inputs, steps=steps, seed=seed, costs=costs)
+    expected, losses = dict(inputs), []
+    for _ in range(steps):
+        outputs = replay(graph, expected)
+        expected = advance(graph, expected, outputs)
+        losses.append(outputs)
+    worst = (0.0, "")
+    for rank, (held, found) in enumerate(ranks):
+        for name, value in held.items():
+            home = lowered.home(name)
+            box = boxes(home, graph.tensors[name].type.shape)[home.mesh.devices.index(rank)]
+            worst = max(worst, (_apart(value, cut(expected[name], box.tolist())), name))
+        for step, results in enumerate(found):
+            for name, value in results.items():
+                whole = losses[step][name]
+                if value.shape == whole.shape:
+                    worst = max(worst, (_apart(value, whole), name))
+    return worst
+
+
+def _apart(a, b):
+    assert a.shape == b.shape and a.dtype == b.dtype, (a.shape, b.shape, a.dtype, b.dtype)
+    if not a.numel():
+        return 0.0
+    a, b = a.double(), b.double()
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-3))
+
+
+def inputs_of(graph, workload, **kwargs):
+    return bind(graph, workload, **kwargs)
