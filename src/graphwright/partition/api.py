@@ -36,7 +36,7 @@ MARGIN = 1.1
 """A device's memory over what a plan may take of it by prediction (TensorOpt section 5.2: 14.5 GB of 16 GB)."""
 FEW_BYTES = ("tofu", "equal-chop", "icml18", "spartan")
 """Searches for the least bytes, which that objective chooses from too."""
-COMPARED = (*RECIPES, "tofu")
+COMPARED = (*RECIPES, "tofu", "optcnn")
 """What a search is compared with, and never worse than, unless told otherwise."""
 ANNEALING = 30.0
 """Seconds that annealing takes unless told otherwise."""
@@ -50,7 +50,7 @@ class Search:
     algorithm   "frontier" (TensorOpt), "mcmc" (FlexFlow), or a system to follow: "tofu", "optcnn", "spartan", ...
     memory      bytes that a device may hold, "14.5GB", or None for its own memory over `margin`
     points      how many plans of the estimated frontier are simulated
-    baselines   plans to compare with; `RECIPES` are what people do, `SYSTEMS` what others find; by default the former and Tofu's
+    baselines   plans to compare with; `RECIPES` are what people do, `SYSTEMS` what others find; by default the former, Tofu's and OptCNN's
     budget      seconds after which the best so far is returned; None for as long as it takes
     precision   points this close to others, as a share, may be left out of the estimated frontier
     batch_dim   the dim of the step's data that runs over samples: 1 for sequences that have time first
