@@ -172,17 +172,20 @@ class _Lowering:
             for mask, bounds in zip(tiling.masks, tiling.bounds, strict=True)
             if mask is not None
         )  # fmt: skip
+        call = tiling.classes[tiling.class_of[part]]
+        made = call.types.outputs[0]
         self.instructions.append(
             Call(
                 node=node.name,
                 op=node.op,
-                attrs=tiling.classes[tiling.class_of[part]].attrs,
+                attrs=call.attrs,
                 inputs=tuple(operands),
                 outputs=outputs,
                 rows=rows,
                 number=i,
                 shape=types.outputs[0].shape,
                 box=as_box(tiling.outputs[0][part]),
+                alike=tuple(a for a, t in enumerate(call.types.inputs) if t == made),
             )
         )
         return outputs

@@ -49,7 +49,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An operator on this rank's part; `place` is the number of its node and the box of its first output, for what it draws at random."""
+    """An operator on this rank's part.
+
+    `number`, `shape` and `box` are those of the node and its first output, for what it draws at random. `alike` are the operands with the type of the first output, `free` those of them whose memory nobody reads any more.
+    """
 
     node: str
     op: str
@@ -60,6 +63,8 @@ class Call:
     number: int = 0
     shape: Shape = ()
     box: Box = ()
+    alike: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         made = ", ".join(f"%{v}" for v in self.outputs)
@@ -85,7 +90,7 @@ CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """What the ranks of a group do together with their values; `sizes` are those of their parts along `dim`."""
+    """What the ranks of a group do together with their values; `sizes` are those of their parts along `dim`. `free`: the value may be overwritten."""
 
     kind: CollectiveKind
     tensor: str
@@ -95,6 +100,7 @@ class Collective:
     reducer: str = "sum"
     dim: int = 0
     sizes: tuple[int, ...] = ()
+    free: bool = False
 
     def __str__(self) -> str:
         ranks = ", ".join(map(str, self.group))

@@ -51,7 +51,9 @@ class GroupLinks:
         name = self.groups[what.group].group_name
         functional: Any = torch.ops._c10d_functional
         if what.kind == "all_reduce":
-            begun = functional.all_reduce(value.contiguous(), _OPERATIONS[what.reducer], name)
+            within = what.free and value.is_contiguous()
+            reduce = functional.all_reduce_ if within else functional.all_reduce
+            begun = reduce(value.contiguous(), _OPERATIONS[what.reducer], name)
             return _Waiting(lambda: functional.wait_tensor(begun))
         if what.kind == "all_gather":
             given = front(value, what.dim, max(what.sizes))

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import torch
 from torch import fx
 
+from graphwright.capture.casts import without_autocast
 from graphwright.capture.invoke import overload_of
 from graphwright.capture.schema import join_arguments, to_dtype
 from graphwright.plans import (
@@ -35,6 +37,7 @@ from graphwright.plans import (
     Rows,
 )
 from graphwright.run.draw import Drawn, draw, is_random
+from graphwright.run.reuse import find_roots, mark_free, shares_memory
 
 
 class Pending(Protocol):
@@ -133,6 +136,19 @@ def own_memory(value: torch.Tensor) -> torch.Tensor:
     return value.clone(memory_format=torch.contiguous_format)
 
 
+@cache
+def in_place(overload: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """The operator that writes what another one computes over its first argument, if there is one with the same parameters."""
+    namespace, name = overload._schema.name.split("::")
+    packet = getattr(getattr(torch.ops, namespace), f"{name}_", None)
+    found = getattr(packet, overload._overloadname, None)
+    if not isinstance(found, torch._ops.OpOverload):
+        return None
+    parameters = [(a.name, str(a.type)) for a in overload._schema.arguments]
+    same = [(a.name, str(a.type)) for a in found._schema.arguments] == parameters
+    return found if same else None
+
+
 class _Begin:
     """What begins a collective or an exchange."""
 
@@ -175,9 +191,12 @@ class _Builder:
         self.names = {value: name for name, value in program.inputs.items()}
         self.values: dict[int, fx.Node] = {}
         self.pending: dict[int, fx.Node] = {}
+        self.num_sent = 0
+        self.roots = find_roots(program.instructions)
+        self.left: set[int] = set()
 
     def build(self) -> fx.GraphModule:
-        for instruction in self.program.instructions:
+        for instruction in mark_free(self.program):
             match instruction:
                 case Call():
                     self._call(instruction)
@@ -209,7 +228,11 @@ class _Builder:
         return found
 
     def _own(self, number: int) -> fx.Node:
-        return self._emit(own_memory, self._value(number))
+        """A value that is left: in memory that nothing else that is left shares."""
+        root = self.roots.get(number, number)
+        function = torch.clone if root in self.left else own_memory
+        self.left.add(root)
+        return self._emit(function, self._value(number))
 
     def _operand(self, operand: Operand | None) -> fx.Node | None:
         if operand is None:
@@ -244,6 +267,8 @@ class _Builder:
             size = list(call.attrs["size"])  # type: ignore[arg-type]
             return [self._emit(torch.ops.aten.reshape.default, inputs[0], size)]
         overload = overload_of(call.op)
+        if 0 in call.free and not shares_memory(call.op):
+            overload = in_place(overload) or overload
         args, kwargs = join_arguments(overload, len(inputs), call.attrs)(inputs, self.device)
         made = self._emit(overload, *args, **kwargs)
         returns = overload._schema.returns
@@ -269,7 +294,9 @@ class _Builder:
         assert self.links is not None
         value = None if what.value is None else self._value(what.value)
         begun = self._emit(_Begin(self.links, what), value)
-        self.pending[-1 - len(self.pending) if what.output is None else what.output] = begun
+        if what.output is None:
+            self.num_sent += 1
+        self.pending[-self.num_sent if what.output is None else what.output] = begun
 
 
 def _lists(region: Box) -> list[tuple[int, int]]:
@@ -284,6 +311,6 @@ def run_module(
     module: fx.GraphModule, held: dict[str, torch.Tensor], seed: int
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Run a module without recording gradients; `held` is used up."""
-    with torch.no_grad():
+    with torch.no_grad(), without_autocast():
         updates, results = module(held, seed)
     return updates, results
