@@ -191,6 +191,30 @@ class InvalidBatch(CaptureError):
     """
 
 
+class InvalidAccumulation(CaptureError):
+    """The batch cannot be cut into so many micro-batches.
+
+    ``accumulate=K`` cuts every tensor of the batch along its batch dim into K equal parts, so K has to divide the number of
+    samples, which has to be the same for all of them. ``batch_dim=1`` is for batches whose samples lie along dim 1;
+    ``batch_dim={"inputs.mask": None}`` lets every micro-batch read all of a tensor that has no batch dim.
+    """
+
+
+class InvalidClipping(CaptureError):
+    """``clip_norm`` is no bound of a norm: it has to be a number above zero, as for ``torch.nn.utils.clip_grad_norm_``.
+
+    It bounds the norm of all gradients together; leave it out, or give None, for no clipping.
+    """
+
+
+class InvalidAutocast(CaptureError):
+    """``autocast`` is no dtype that mixed precision computes in.
+
+    Give ``torch.bfloat16`` or ``torch.float16``; parameters, optimizer state and what autocast considers delicate stay in
+    float32. Leave it out, or give None, to compute in the dtypes of the model.
+    """
+
+
 class InvalidLossFunction(CaptureError):
     """What was given as ``loss_fn`` cannot be called as a loss: a class, a name, a number.
 
@@ -342,9 +366,9 @@ class NothingFound(GraphwrightError):
 
 
 class InvalidOption(GraphwrightError):
-    """An option of a search has a value that it cannot have, or there is no such option.
+    """An option of a search has a value that it cannot have, or there is no such option; or a step is told what its graph says already.
 
-    The message lists what there is; `graphwright plan --help` and the docstring of `gw.plan` explain each.
+    The message lists what there is; `graphwright plan --help` and the docstrings of `gw.plan` and `gw.compile` explain each.
     """
 
 
@@ -505,6 +529,22 @@ class BatchMismatch(GraphwrightError):
 
     A plan is for one batch size. Give ``step(batch)`` the whole batch as it was captured, or this rank's part of it
     (``step.part_of(batch)`` shows which); drop or fill up a last, smaller batch (``DataLoader(drop_last=True)``).
+    """
+
+
+class StepNotBegun(GraphwrightError, AttributeError):
+    """A step that was made without an example begins with its first batch, and has nothing to show or to load before.
+
+    Give ``gw.compile`` an example of the whole batch (``batch=...``) or the graph that was planned (``graph=...``): the step is
+    then ready at once, so that it can load a checkpoint, or say which part of the data this rank reads.
+    """
+
+
+class InvalidLoader(GraphwrightError):
+    """A dataset cannot be read in parts: it has no length or no indices, is smaller than a batch, or the batch size is not the plan's.
+
+    ``shard_loader`` gives every rank its part of each batch, so all ranks have to agree on the order of the samples. That takes
+    a dataset with ``__len__`` and ``__getitem__``; for a stream, let each rank read what ``step.part_of`` says.
     """
 
 

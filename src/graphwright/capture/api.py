@@ -12,6 +12,9 @@ from torch import nn
 
 from graphwright.capture.batch import split_batch
 from graphwright.capture.blame import blaming
+from graphwright.capture.casts import check_autocast, surrounding
+from graphwright.capture.clip import check_clip_norm
+from graphwright.capture.micro import BatchDim, check_accumulation
 from graphwright.capture.optimizer import ConstantLearningRate, OptimizerLike, make_optimizer
 from graphwright.capture.step import LossFunction, Step
 from graphwright.describe import is_described
@@ -35,6 +38,10 @@ def capture(
     inputs: Any = None,
     optimizer: OptimizerLike | None = None,
     optimizer_options: Mapping[str, Any] | None = None,
+    clip_norm: float | None = None,
+    accumulate: int = 1,
+    batch_dim: BatchDim = 0,
+    autocast: torch.dtype | None = None,
 ) -> Graph:
     """Return the graph of one step of a model; nothing is allocated and the model is left as it was.
 
@@ -44,19 +51,29 @@ def capture(
     Inputs are a tensor, a tuple (positional arguments) or a dict (keyword arguments); their values are not
     read, so tensors on the meta device will do.
 
+    `clip_norm` bounds the norm of all gradients together before the update, as `torch.nn.utils.clip_grad_norm_`
+    does; the norm is the output `grad_norm`. `accumulate=K` cuts the batch along `batch_dim` into K consecutive
+    micro-batches: K times forward and backward of a loss that counts one part in K, then one update.
+    `autocast=torch.bfloat16` computes model and loss in mixed precision, and so does a `torch.autocast` around
+    this call; casts are part of the graph.
+
     `graph.outputs[0]` is the loss. It is called `loss`, or `loss.result` where a parameter of the model has
     that name.
     """
     model = _checked_model(model)
     training = inputs is None
-    if not training and (loss_fn is not None or batch is not None or optimizer is not None):
+    check_clip_norm(clip_norm)
+    check_autocast(autocast)
+    autocast = autocast or surrounding()
+    about_training = (loss_fn, batch, optimizer, clip_norm, None if accumulate == 1 else accumulate)
+    if not training and any(given is not None for given in about_training):
         raise InvalidBatch(
             "inputs=... captures inference; for training give batch=(inputs, targets) with loss_fn and optimizer"
         )
     _check_loss_function(loss_fn)
     with _ONE_AT_A_TIME, blaming(model):
         if not training:
-            step = Step(model, inputs, training=False)
+            step = Step(model, inputs, training=False, autocast=autocast)
         else:
             given, targets = split_batch(batch, has_targets=loss_fn is not None)
             if not any(p.requires_grad for p in model.parameters()):
@@ -67,7 +84,18 @@ def capture(
             made = (
                 None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
             )
-            step = Step(model, given, targets, loss_fn=loss_fn, optimizer=made)
+            check_accumulation(accumulate, given, targets, batch_dim)
+            step = Step(
+                model,
+                given,
+                targets,
+                loss_fn=loss_fn,
+                optimizer=made,
+                clip_norm=clip_norm,
+                accumulate=accumulate,
+                batch_dim=batch_dim,
+                autocast=autocast,
+            )
         graph = step.record()
     if step.optimizer is not None and step.constant_rates:
         _report_constant_rates(step.optimizer)

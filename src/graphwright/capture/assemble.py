@@ -21,12 +21,14 @@ class Results:
     """What the step gives back.
 
     `outputs` are named values in order; `updates` maps an input to its new value; `gradients` maps a
-    parameter to its gradient; `owners` maps a parameter's value, gradient and state to the parameter.
+    parameter to its gradient, `unclipped` to what that was before clipping; `owners` maps a parameter's value, gradient and state
+    to the parameter.
     """
 
     outputs: dict[str, Value] = field(default_factory=dict[str, Value])
     updates: dict[str, Value] = field(default_factory=dict[str, Value])
     gradients: dict[str, Value] = field(default_factory=dict[str, Value])
+    unclipped: dict[str, Value] = field(default_factory=dict[str, Value])
     gradients_returned: bool = False
     owners: dict[Value, str] = field(default_factory=dict[Value, str])
 
@@ -36,7 +38,7 @@ class Results:
 
     def replace(self, same: Mapping[Value, Value]) -> None:
         """Give back other values in the place of some."""
-        for named in (self.outputs, self.updates, self.gradients):
+        for named in (self.outputs, self.updates, self.gradients, self.unclipped):
             named.update({name: same.get(value, value) for name, value in named.items()})
         self.owners = {same.get(value, value): name for value, name in self.owners.items()}
 
@@ -53,6 +55,8 @@ class _Assembly:
         self.names: dict[Value, str] = {}
         self.placed: dict[Entry, tuple[str | None, str | None]] = {}  # partner and parameter
         self.builder = GraphBuilder()
+        cells = (entry.cell[1] + 1 for entry in tape.entries if entry.cell is not None)
+        self.num_steps = max(1, *calls.values(), *cells)  # of one micro-batch, at the most
 
     def run(self) -> Graph:
         named = self.name_results()
@@ -90,6 +94,10 @@ class _Assembly:
             if value.producer is not None and value.name is None:
                 value.role, value.of = Role.GRADIENT, self.inputs[parameter]
             named.append((f"{parameter}.grad", value, None))
+        for parameter, value in self.results.unclipped.items():
+            if value.producer is not None and value.name is None:
+                value.role, value.of = Role.GRADIENT, self.inputs[parameter]
+                value.name = f"{parameter}.grad.unclipped"
         for old, value in self.results.updates.items():
             if value.producer is not None and value.name is None:
                 value.role, value.of = self.inputs[old].role, self.inputs[old]
@@ -122,9 +130,10 @@ class _Assembly:
         if of is None or of.producer is not None:
             return None
         for candidate in self.tape.entries:
-            if candidate.phase is not Phase.FORWARD:
+            if candidate is entry:
                 return None
-            if of in candidate.inputs:
+            of_same = candidate.phase is Phase.FORWARD and candidate.micro == entry.micro
+            if of_same and of in candidate.inputs:
                 return candidate
         return None
 
@@ -185,6 +194,13 @@ class _Assembly:
         return None if value.of is None else self.names.get(value.of)
 
     def layer_and_step(self, entry: Entry, module: str) -> tuple[int | None, int | None]:
+        """The layer, and the time step: that of a recurrence or of a module's calls, in each micro-batch anew."""
+        layer, step = self.layer_and_inner_step(entry, module)
+        if entry.micro is not None:
+            step = entry.micro * self.num_steps + (step or 0)
+        return layer, step
+
+    def layer_and_inner_step(self, entry: Entry, module: str) -> tuple[int | None, int | None]:
         numbers = [int(part) for part in module.split(".") if part.isdigit()]
         layer = numbers[-1] if numbers else None
         if entry.cell is not None:

@@ -37,7 +37,10 @@ def carry_hooks(
 
 def _recorded(hook: Hook, recorder: Recorder, value: Value) -> Hook:
     def run(grad: Tensor) -> Tensor | None:
-        reader = next((e for e in recorder.tape.entries if value in e.inputs), None)
+        micro = recorder.provenance.micro
+        reader = next(
+            (e for e in recorder.tape.entries if e.micro == micro and value in e.inputs), None
+        )
         with recorder.provenance.belonging_to(reader):
             return hook(grad)
 

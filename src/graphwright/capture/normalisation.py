@@ -193,6 +193,22 @@ def _batch_norm_backward(
     )
 
 
+@decompose(aten.native_layer_norm.default)
+def _layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if weight is None or weight.dtype == x.dtype:
+        return NotImplemented  # type: ignore[no-any-return]
+    out, mean, rstd = aten.native_layer_norm.default(
+        as_dtype(x, weight.dtype), list(normalized_shape), weight, bias, eps
+    )  # under autocast; kernels for two dtypes are not everywhere
+    return as_dtype(out, x.dtype), mean, rstd
+
+
 @decompose(aten.native_layer_norm_backward.default)
 def _layer_norm_backward(
     grad: Tensor,
@@ -207,9 +223,11 @@ def _layer_norm_backward(
     outer = list(range(x.dim() - len(normalized_shape)))
     for_input = for_weight = for_bias = None
     if output_mask[0]:
-        for_input = ours.layer_norm_grad_input.default(
-            grad, x, mean, rstd, weight, list(normalized_shape)
+        dtype = x.dtype if weight is None else weight.dtype
+        wide_input = ours.layer_norm_grad_input.default(
+            as_dtype(grad, dtype), as_dtype(x, dtype), mean, rstd, weight, list(normalized_shape)
         )
+        for_input = as_dtype(wide_input, x.dtype)
     wide = as_float32(grad)
     if output_mask[1] and weight is not None:
         normal = aten.mul.Tensor(aten.sub.Tensor(as_float32(x), mean), rstd)

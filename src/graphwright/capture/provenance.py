@@ -48,6 +48,7 @@ class Provenance:
         self.phase = Phase.FORWARD
         self.frame: Frame | None = None
         self.cell: tuple[int | None, int] | None = None
+        self.micro: int | None = None
         self.loss: Value | None = None
         self.accumulating = False
         self._reader: Entry | None = None
@@ -178,6 +179,17 @@ class Provenance:
             for handle in handles:
                 handle.remove()
             self.frame = None
+
+    @contextmanager
+    def at_micro_batch(self, number: int) -> Iterator[None]:
+        """Mark what is recorded inside as one of several micro-batches; calls of modules are counted in each by itself."""
+        self.phase, self.micro = Phase.FORWARD, number
+        self.calls.clear()
+        self._recalls.clear()
+        try:
+            yield
+        finally:
+            self.micro = None
 
     @contextmanager
     def at_cell(self, layer: int | None, step: int) -> Iterator[None]:

@@ -61,7 +61,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         self._nested = False
         self._draws: dict[object, list[Value]] = {}
         self._scalars: dict[object, tuple[Value, ...]] = {}
-        self._replayed: dict[object, list[Entry]] | None = None
+        self._replayed: tuple[int | None, dict[object, list[Entry]]] | None = None
 
     # Making fake tensors.
 
@@ -221,6 +221,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             index=len(self.tape.entries),
             partner=provenance.partner(op),
             cell=provenance.cell,
+            micro=provenance.micro,
             random=random,
             accumulates=provenance.accumulating and provenance.phase is Phase.BACKWARD,
         )
@@ -249,12 +250,13 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def _original(self, entry: Entry) -> Entry | None:
         """Return the forward entry that a recomputed one repeats: next of its kind in its module."""
-        if self._replayed is None:
-            self._replayed = {}
+        if self._replayed is None or self._replayed[0] != entry.micro:
+            found: dict[object, list[Entry]] = {}
             for known in reversed(self.tape.entries):
-                if known.phase is Phase.FORWARD:
-                    self._replayed.setdefault(_kind(known), []).append(known)
-        alike = self._replayed.get(_kind(entry))
+                if known.phase is Phase.FORWARD and known.micro == entry.micro:
+                    found.setdefault(_kind(known), []).append(known)
+            self._replayed = entry.micro, found
+        alike = self._replayed[1].get(_kind(entry))
         return alike.pop() if alike else None
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.capture.batch import named_tensors, split_batch
+from graphwright.capture.casts import without_autocast
 from graphwright.capture.invoke import call_kernel
 from graphwright.capture.optimizer import (
     STEP,
@@ -39,7 +40,7 @@ def replay(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     values = _checked(graph, inputs)
     device = next((t.device for t in values.values()), torch.device("cpu"))
     last_use = _last_uses(graph)
-    with torch.no_grad():
+    with torch.no_grad(), without_autocast():
         for index, node in enumerate(graph.nodes):
             arguments = [None if name is None else values[name] for name in node.inputs]
             try:

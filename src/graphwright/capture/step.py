@@ -1,8 +1,9 @@
 """One step of a model, run on fake tensors and recorded.
 
 declare     parameters, buffers and the batch become inputs of the graph
-forward     loss = loss_fn(model(inputs), targets)
-backward    loss.backward()
+forward     loss = loss_fn(model(inputs), targets)          these two once for each micro-batch,
+backward    loss.backward()                                 if gradients are accumulated
+clip        clip_grad_norm_(model.parameters(), ...)        if asked for
 update      optimizer.step()
 collect     what the step changed becomes an output, as the new value of an input
 unmerge     dims that kernels want merged are kept apart
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 
 from graphwright.capture.assemble import Results, assemble
 from graphwright.capture.batch import call, map_tensors, named_tensors, refuse_arrays
+from graphwright.capture.casts import casting, without_autocast
+from graphwright.capture.clip import clip
 from graphwright.capture.functional import (
     Functionalisation,
     as_parameter,
@@ -29,6 +32,7 @@ from graphwright.capture.functional import (
     value_of,
 )
 from graphwright.capture.hooks import carry_hooks
+from graphwright.capture.micro import BatchDim, micro_batches
 from graphwright.capture.optimizer import (
     RATE,
     STEP,
@@ -66,6 +70,10 @@ class Step:
     training: bool = True
     loss_fn: LossFunction | None = None
     optimizer: torch.optim.Optimizer | None = None
+    clip_norm: float | None = None
+    accumulate: int = 1
+    batch_dim: BatchDim = 0
+    autocast: torch.dtype | None = None
     recorder: Recorder = field(init=False)
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -79,6 +87,7 @@ class Step:
         mode = Functionalisation(self.recorder.constants.lift)
         with ExitStack() as stack:
             stack.enter_context(_untouched_settings())
+            stack.enter_context(without_autocast())
             stack.enter_context(self.recorder)
             self.declare(mode)
             stack.enter_context(
@@ -89,9 +98,12 @@ class Step:
                 replacements = {id(self.originals[n]): t for n, t in self.tensors.items()}
                 stack.enter_context(swapped(module, replacements, self.recorder.constants.read))
             with mode:
-                output = self.forward()
                 if self.training:
-                    self.backward(output)
+                    self.passes()
+                else:
+                    self.infer()
+                if self.clip_norm is not None:
+                    self.clip(self.clip_norm)
             if self.optimizer is not None:
                 self.update(mode)
             with mode:
@@ -151,27 +163,87 @@ class Step:
         self.values[name] = self.recorder.declare(name, fake, role)
         self.tensors[name] = fake
 
-    # The three phases.
+    # The phases.
 
-    def forward(self) -> Any:
-        grad = torch.enable_grad if self.training else torch.no_grad
-        with grad():
+    def infer(self) -> None:
+        """Run the model alone."""
+        with torch.no_grad(), casting(self.autocast):
             output = call(self.model, self.inputs)
-            if self.training and self.loss_fn is not None:
-                output = self.loss_fn(output, self.targets)
-        if not self.training:
-            leaves = dict(named_tensors("output", output))
-            if not leaves:
-                raise UnsupportedModel(
-                    f"the model returns {type(output).__name__} without a tensor; return tensors, or a tuple, "
-                    "list or dict of them"
-                )
-            self.results.outputs.update(
-                {self.free_name(name): value_of(t) for name, t in leaves.items()}
+        leaves = dict(named_tensors("output", output))
+        if not leaves:
+            raise UnsupportedModel(
+                f"the model returns {type(output).__name__} without a tensor; return tensors, or a tuple, "
+                "list or dict of them"
             )
-        return output
+        self.results.outputs.update(
+            {self.free_name(name): value_of(t) for name, t in leaves.items()}
+        )
 
-    def backward(self, loss: Any) -> None:
+    def passes(self) -> None:
+        """Forward and backward, for each micro-batch if there are several."""
+        parts = micro_batches(self.accumulate, self.inputs, self.targets, self.batch_dim)
+        if self.accumulate == 1:
+            for inputs, targets in parts:
+                loss = self.forward(inputs, targets)
+                self.results.outputs[self.free_name("loss")] = value_of(loss)
+                self.backward(loss)
+        else:
+            self.accumulated_passes(parts)
+        for name, tensor in self.trained().items():
+            assert tensor.grad is not None
+            grad = value_of(tensor.grad)
+            self.results.gradients[name] = grad
+            self.results.owners.setdefault(grad, name)
+            self.results.owners[self.values[name]] = name
+        self.results.gradients_returned = self.optimizer is None
+
+    def accumulated_passes(self, parts: Iterator[tuple[Any, Any]]) -> None:
+        provenance = self.recorder.provenance
+        losses: list[Tensor] = []
+        sums: dict[str, Tensor] = {}
+        for number in range(self.accumulate):
+            with provenance.at_micro_batch(number):
+                inputs, targets = next(parts)
+                loss = self.forward(inputs, targets) / self.accumulate
+                losses.append(loss.detach())
+                self.backward(loss)
+                for name, tensor in self.trained().items():
+                    sums[name] = self.added(name, sums.get(name), tensor)
+                    tensor.grad = None
+        for name, total in sums.items():
+            self.tensors[name].grad = total
+        provenance.phase = Phase.FORWARD
+        mean = losses[0]
+        for loss in losses[1:]:
+            mean = mean + loss
+        self.results.outputs[self.free_name("loss")] = value_of(mean)
+
+    def added(self, name: str, total: Tensor | None, tensor: Tensor) -> Tensor:
+        """A parameter's gradient, and what earlier micro-batches gave."""
+        assert tensor.grad is not None
+        term = value_of(tensor.grad)
+        if total is None:
+            return tensor.grad
+        reader = None if term.producer is None else term.producer.partner
+        with torch.no_grad(), self.recorder.provenance.belonging_to(reader):
+            total = total + tensor.grad
+        value_of(total).role, value_of(total).of = Role.GRADIENT, self.values[name]
+        return total
+
+    def trained(self) -> dict[str, Tensor]:
+        """The parameters that have a gradient now."""
+        return {
+            name: tensor
+            for name, tensor in self.tensors.items()
+            if tensor.grad is not None and self.values[name].role is Role.PARAMETER
+        }
+
+    def forward(self, inputs: Any, targets: Any) -> Tensor:
+        """Return the loss."""
+        with torch.enable_grad(), casting(self.autocast):
+            loss = call(self.model, inputs)
+            if self.loss_fn is not None:
+                loss = self.loss_fn(loss, targets)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             found = (
                 f"a {loss.dtype} tensor of shape {tuple(loss.shape)}"
@@ -188,19 +260,35 @@ class Step:
                 "the loss depends on no parameter that requires a gradient; check requires_grad, detach() and "
                 "torch.no_grad, or capture inference with inputs=..."
             )
+        return loss
+
+    def backward(self, loss: Tensor) -> None:
         provenance = self.recorder.provenance
-        self.results.outputs[self.free_name("loss")] = value_of(loss)
         provenance.watch(loss)
         provenance.phase = Phase.BACKWARD
         torch.autograd.backward(loss)
         provenance.accumulating = False
-        for name, tensor in self.tensors.items():
-            if tensor.grad is not None and self.values[name].role is Role.PARAMETER:
-                grad = value_of(tensor.grad)
-                self.results.gradients[name] = grad
-                self.results.owners.setdefault(grad, name)
-                self.results.owners[self.values[name]] = name
-        self.results.gradients_returned = self.optimizer is None
+
+    def clip(self, max_norm: float) -> None:
+        """Scale the gradients of the model; those of a loss with parameters of its own are left alone."""
+        own = {id(parameter) for parameter in self.model.parameters()}
+        self.recorder.provenance.phase = Phase.UPDATE
+        given = {
+            name: tensor.grad
+            for name, tensor in self.trained().items()
+            if tensor.grad is not None and id(tensor) in own
+        }
+        if not given:
+            return
+        with torch.no_grad():
+            clipped, norm = clip(given, max_norm)
+        for name, gradient in clipped.items():
+            after = value_of(gradient)
+            self.results.unclipped[name] = self.results.gradients[name]
+            self.results.gradients[name] = after
+            self.results.owners[after] = name
+            self.tensors[name].grad = gradient
+        self.results.outputs[self.free_name("grad_norm")] = value_of(norm)
 
     def free_name(self, name: str) -> str:
         """Return a result's name; a parameter or buffer that is called so keeps its own."""

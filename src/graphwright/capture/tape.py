@@ -59,7 +59,8 @@ class Entry:
     """One operator application, with what is known of where it came from.
 
     `accumulates` marks the additions that autograd makes where a tensor is used more than once; `cell` is
-    the (layer, time step) of an unrolled recurrence.
+    the (layer, time step) of an unrolled recurrence, `micro` the number of the micro-batch where gradients are
+    accumulated over several.
     """
 
     op: str
@@ -71,6 +72,7 @@ class Entry:
     index: int
     partner: Entry | None = None
     cell: tuple[int | None, int] | None = None
+    micro: int | None = None
     random: bool = False
     accumulates: bool = False
 

@@ -169,16 +169,26 @@ class _Coarsening:
     # -- what a node is ---------------------------------------------------------------------------
 
     def _free(self) -> set[int]:
-        """Nodes that are computed from single numbers and constants, into single numbers or small tables of them."""
+        """Nodes that are computed from single numbers and constants, and those that gather a number of each of several parameters."""
         single = {name for name in self.graph.inputs if self.graph.tensors[name].type.numel <= 1}
         found: set[int] = set()
         for i, node in enumerate(self.nodes):
             given = all(name is None or name in single for name in node.inputs)
             small = all(self.graph.tensors[n].type.numel <= 1 for n in node.outputs)
-            if given and small:
+            if (given and small) or self._gathers(node):
                 found.add(i)
                 single.update(node.outputs)
         return found
+
+    def _gathers(self, node: Node) -> bool:
+        """Whether an update node reads nothing but single numbers, from the updates of several parameters: the norm of all gradients."""
+        if node.phase is not Phase.UPDATE:
+            return False
+        makers = [self.site.producer.get(name) for name in node.inputs if name is not None]
+        owners = {self.nodes[made[0]].parameter for made in makers if made is not None}
+        return len(owners) > 1 and all(
+            self.graph.tensors[name].type.numel <= 1 for name in node.inputs if name is not None
+        )
 
     def _is_heavy(self, i: int) -> bool:
         node, types = self.nodes[i], self.site.types[i]

@@ -3,16 +3,21 @@
 from graphwright.run.calibrate import Call, calibrate, calls_of, calls_of_plan
 from graphwright.run.calls import complete_call, infer_types
 from graphwright.run.check import check_operator
+from graphwright.run.compiling import compile_step as compile
+from graphwright.run.elastic import Attempt, Elastic, elastic
 from graphwright.run.launch import Launcher, launch
+from graphwright.run.loader import ShardLoader, shard_loader
 from graphwright.run.parts import cut_region, run_part, run_split, run_tile, run_tiling
 from graphwright.run.standard import standard_calls
 from graphwright.run.step import Step
-from graphwright.run.step import compile_step as compile
 from graphwright.run.world import World, leave, world
 
 __all__ = [
+    "Attempt",
     "Call",
+    "Elastic",
     "Launcher",
+    "ShardLoader",
     "Step",
     "World",
     "calibrate",
@@ -22,6 +27,7 @@ __all__ = [
     "compile",
     "complete_call",
     "cut_region",
+    "elastic",
     "infer_types",
     "launch",
     "leave",
@@ -29,6 +35,7 @@ __all__ = [
     "run_split",
     "run_tile",
     "run_tiling",
+    "shard_loader",
     "standard_calls",
     "world",
 ]

@@ -17,77 +17,27 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.capture.api import capture
 from graphwright.capture.batch import named_tensors, split_batch
-from graphwright.capture.optimizer import OptimizerLike, learning_rates, make_optimizer, rate_label
+from graphwright.capture.optimizer import learning_rates, rate_label
 from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
-from graphwright.ir import Graph, Role
-from graphwright.lower import Lowered, lower, lower_hop
-from graphwright.plans import Exchange, Plan, Program, Sharding, replicated, whole_mesh
+from graphwright.ir import Graph, Role, TensorType
+from graphwright.lower import Lowered, lower_hop
+from graphwright.plans import Exchange, Program, Sharding, replicated, whole_mesh
 from graphwright.run.initial import initial_parts
 from graphwright.run.module import Links, build_module, cut, run_module
 from graphwright.run.shards import Shard
-from graphwright.run.world import World, world
-from graphwright.simulate import CostModel
+from graphwright.run.world import World
 from graphwright.tasks import Hop
 
 
-def compile_step(
-    plan: Plan | str | os.PathLike[str],
-    model: nn.Module,
-    loss_fn: Any = None,
-    optimizer: OptimizerLike | None = None,
-    *,
-    batch: Any = None,
-    graph: Graph | None = None,
-    optimizer_options: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    device: str | None = None,
-) -> Step:
-    """Make a plan's training step on this rank; every rank calls this with the same plan.
-
-    `batch` is an example of the whole batch, as for `gw.capture` (its values are not read), or `graph` the graph that was planned. The model's values are what
-    training starts from: real ones, or on the meta device those that its modules' `reset_parameters` make from `seed`; see also `Step.load`. An optimizer
-    instance keeps its learning rates, so that schedulers work on it (`step.optimizer`).
-
-    >>> step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
-    >>> for batch in loader:
-    ...     loss = step(batch)
-    >>> step.save("checkpoints"); trained = step.gather()
-    """
-    plan = plan if isinstance(plan, Plan) else Plan.load(Path(plan))
-    made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
-    if graph is None:
-        if batch is None:
-            raise BatchMismatch(
-                "give an example of the whole batch (batch=...), or the graph that was planned (graph=...)"
-            )
-        graph = capture(
-            model, loss_fn, batch, optimizer=optimizer, optimizer_options=optimizer_options
-        )
-    if plan.graph_hash != graph.hash:
-        raise PlanMismatch(
-            "the plan was made for another graph: another model, batch size, dtype or optimizer; plan this one with gw.plan"
-        )
-    size = _expected_size()
-    if plan.cluster.num_devices != size:
-        raise PlanMismatch(
-            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} processes run; "
-            f"start as many, or plan for local:{size}"
-        )
-    here = world(device=device)
-    return Step(
-        here, lower(graph, plan, costs=CostModel(measured=False)), model, loss_fn, made, seed
-    )
-
-
-def _expected_size() -> int:
-    """How many processes there are, before anything is started."""
-    import torch.distributed as dist
-
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_world_size()
-    return int(os.environ.get("WORLD_SIZE", "1"))
+def kept_inputs(graph: Graph) -> dict[str, TensorType]:
+    """What lives between steps, and in a checkpoint: all inputs of a graph but data and learning rates."""
+    found = {name: graph.tensors[name] for name in graph.inputs}
+    return {
+        name: tensor.type
+        for name, tensor in found.items()
+        if tensor.role is not Role.INPUT and not name.startswith("optimizer.lr.")
+    }
 
 
 class Step:
@@ -105,12 +55,8 @@ class Step:
         self.world, self.lowered, self.optimizer, self.seed = here, lowered, optimizer, seed
         self.graph, self.plan = lowered.graph, lowered.plan
         self.num_steps, self._lost = 0, False
-        self._model, self._has_targets = model, loss_fn is not None
-        self._data = frozenset(
-            name
-            for name in self.graph.inputs
-            if self.graph.tensors[name].role is Role.INPUT or name.startswith("optimizer.lr.")
-        )
+        self._model, self.has_targets = model, loss_fn is not None
+        self._kept = kept_inputs(self.graph)
         self.program: Program = lowered.program(here.rank)
         self._agree()
         self.links = self._links()
@@ -147,7 +93,7 @@ class Step:
         return self._parts_of(batch)
 
     def _parts_of(self, batch: Any) -> dict[str, torch.Tensor]:
-        inputs, targets = split_batch(batch, has_targets=self._has_targets)
+        inputs, targets = split_batch(batch, has_targets=self.has_targets)
         given = {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
         found: dict[str, torch.Tensor] = {}
         for name in self.graph.inputs:
@@ -201,9 +147,7 @@ class Step:
     def shards(self) -> dict[str, Shard]:
         """What this rank holds of every parameter, buffer and optimizer state."""
         found = {}
-        for name in self.graph.inputs:
-            if name in self._data:
-                continue
+        for name in self._kept:
             tensor, home = self.graph.tensors[name], self.lowered.home(name)
             empty = torch.empty(0, dtype=getattr(torch, tensor.type.dtype))
             local = self._held.get(name, empty)
@@ -242,11 +186,15 @@ class Step:
                     device=self.world.device,
                 )
                 for name, box in self.program.homes.items()
-                if name not in self._data
+                if name in self._kept
             }
         extra = load(path, self.shards())
         self._lost = False
         self.num_steps, self.seed = int(extra["num_steps"]), int(extra["seed"])
+
+    def values(self) -> dict[str, torch.Tensor]:
+        """Every parameter, buffer and optimizer state, whole; on every rank."""
+        return {name: self._gathered(shard) for name, shard in self.shards().items()}
 
     def gather(self) -> nn.Module:
         """The model, whole and ordinary, with the values that it has now; on every rank."""

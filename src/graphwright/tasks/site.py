@@ -93,11 +93,11 @@ class Site:
     def _turns(self) -> dict[int, tuple[int, ...]]:
         """Nodes that wait for others without reading what they make, device by device.
 
-        Those that would be ready at once wait for what they are joined with; and who writes a new value waits for the readers of the old,
-        and of views of it.
+        Those that would be ready at once wait for what they are joined with; a micro-batch waits for the one before it; and who writes a
+        new value waits for the readers of the old, and of views of it.
         """
         found: dict[int, list[int]] = {
-            after: [before] for after, before in self._unprompted().items()
+            after: [before] for after, before in (self._unprompted() | self._returning()).items()
         }
         for name in self.graph.updates:
             writer = self.writer(name)
@@ -155,6 +155,29 @@ class Site:
                 before = self._counterpart(i, prompted)
                 if before is not None:
                     found[i] = before
+        return found
+
+    def _returning(self) -> dict[int, int]:
+        """Where a forward pass follows a backward pass (the next of several micro-batches): the nodes that it begins with, and what they wait for.
+
+        Nothing but the data leads to them, so they would be ready at once, and hold all activations of all micro-batches together.
+        """
+        found: dict[int, int] = {}
+        start: int | None = None
+        for i, node in enumerate(self.graph.nodes):
+            if self.late[i]:
+                start = None
+                continue
+            if start is None and i and self.late[i - 1]:
+                start = i
+            if start is None or self.is_view[i] or not self._computing[start]:
+                continue
+            tiny = all(self.graph.tensors[name].type.rank == 0 for name in node.outputs)
+            makers = [
+                self.producer.get(self.root[name]) for name in node.inputs if name is not None
+            ]
+            if not tiny and not any(made is not None and made[0] >= start for made in makers):
+                found[i] = self._computing[start][-1]
         return found
 
     def _counterpart(self, i: int, prompted: set[str]) -> int | None:

@@ -1,0 +1,99 @@
+"""`gw.compile` in a world of one: what is captured, and when."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import graphwright as gw
+from eager import difference
+from graphwright.errors import StepNotBegun
+from graphwright.partition import replicate
+
+ADAM = {"optimizer": torch.optim.Adam, "optimizer_options": {"lr": 0.01}}
+
+
+def model_and_batch():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)).double()
+    return model, (torch.randn(8, 4).double() * 3, torch.randint(3, (8,)))
+
+
+def planned(model, batch, **options):
+    graph = gw.capture(model, F.cross_entropy, batch, **ADAM, **options)
+    return replicate(graph, "local:1"), graph
+
+
+def eager_step(model, batch, optimizer, *, accumulate=1, clip_norm=None):
+    optimizer.zero_grad()
+    total = 0.0
+    for x, t in zip(batch[0].chunk(accumulate), batch[1].chunk(accumulate), strict=True):
+        loss = F.cross_entropy(model(x), t) / accumulate
+        loss.backward()
+        total += loss.detach()
+    if clip_norm is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    optimizer.step()
+    return total
+
+
+@pytest.mark.parametrize("example", [True, False], ids=["with an example", "at the first batch"])
+@pytest.mark.parametrize(
+    "options", [{}, {"clip_norm": 0.05}, {"accumulate": 4}, {"accumulate": 2, "clip_norm": 0.05}]
+)
+def test_the_step_is_the_eager_one(example, options):
+    model, batch = model_and_batch()
+    alone = copy.deepcopy(model)
+    plan, _ = planned(model, batch, **options)
+    given = {"batch": batch} if example else {}
+    step = gw.compile(plan, model, F.cross_entropy, **ADAM, **given, **options)
+    optimizer = torch.optim.Adam(alone.parameters(), lr=0.01)
+    for _ in range(3):
+        loss = step(batch)
+        assert difference(loss, eager_step(alone, batch, optimizer, **options)) < 1e-12
+    trained = step.gather()
+    for name, tensor in (*alone.named_parameters(), *alone.named_buffers()):
+        assert difference(trained.state_dict()[name], tensor) < 1e-9, name
+    assert step.num_steps == 3
+
+
+def test_a_step_in_mixed_precision_runs_its_own_casts_alone():
+    model, batch = model_and_batch()
+    model, batch = model.float(), (batch[0].float(), batch[1])
+    plan, graph = planned(model, batch, autocast=torch.bfloat16)
+    step = gw.compile(
+        plan, copy.deepcopy(model), F.cross_entropy, **ADAM, autocast=torch.bfloat16, batch=batch
+    )
+    other = gw.compile(plan, copy.deepcopy(model), F.cross_entropy, **ADAM, graph=graph)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        surrounded = other(batch)
+    assert torch.equal(step(batch), surrounded)
+
+
+def test_autocast_around_compile_reaches_what_is_captured_later():
+    model, batch = model_and_batch()
+    model, batch = model.float(), (batch[0].float(), batch[1])
+    plan, _ = planned(model, batch, autocast=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        step = gw.compile(plan, model, F.cross_entropy, **ADAM)
+    assert torch.isfinite(step(batch))
+
+
+def test_a_step_that_has_not_begun_says_so_and_then_is_as_any_other(tmp_path):
+    model, batch = model_and_batch()
+    plan, graph = planned(model, batch)
+    step = gw.compile(plan, model, F.cross_entropy, **ADAM)
+    assert repr(step) == "Step(not begun)"
+    assert not hasattr(step, "graph")
+    for action in (step.gather, lambda: step.save(tmp_path), lambda: step.load(tmp_path)):
+        with pytest.raises(StepNotBegun, match=r"before its first batch.*batch=.*graph="):
+            action()
+    assert not list(tmp_path.iterdir())
+    step(batch)
+    assert step.graph.hash == graph.hash
+    assert "1 steps" in repr(step)
+    step.save(tmp_path)
+    with pytest.raises(AttributeError, match="no such"):
+        _ = step.such
