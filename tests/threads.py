@@ -10,8 +10,17 @@ import torch
 from graphwright.capture.replay import advance, bind, replay
 from graphwright.lower import lower
 from graphwright.plans import boxes
-from graphwright.run.links import assembled, by_rank, front, joined, packed, parted
+from graphwright.run.links import (
+    begin_output,
+    by_rank,
+    complete,
+    front,
+    joined,
+    packed,
+    parted,
+)
 from graphwright.run.module import build_module, cut, run_module
+from graphwright.tasks.expansion import resting
 
 CPU = torch.device("cpu")
 PATIENCE = 20.0
@@ -77,19 +86,24 @@ class ThreadLinks:
 
         return _Later(get)
 
+    def sum_all(self, what, values):
+        return [self.collect(each, value) for each, value in zip(what.sums, values, strict=True)]
+
     def exchange(self, what, value):
         turn = self._turn(("exchange", what.tag))
         for rank, regions in by_rank(what.sends):
             self.meeting.leave((what.tag, turn, self.rank, rank), packed(value, regions).clone())
+
+        dtype = getattr(torch, what.type.dtype)
+        like = value if value is not None else torch.empty(0, dtype=dtype)
+        out = begin_output(what, like, value)
 
         def get():
             found = {
                 rank: self.meeting.find((what.tag, turn, rank, self.rank))
                 for rank, _ in by_rank(what.receives)
             }
-            dtype = getattr(torch, what.type.dtype)
-            like = value if value is not None else torch.empty(0, dtype=dtype)
-            return assembled(what, value, found, like)
+            return complete(what, out, found)
 
         return _Later(get)
 
@@ -106,35 +120,44 @@ def _join(reducer, a, b):
             return torch.minimum(a, b)
 
 
-def run_together(graph, plan, inputs, *, steps=1, seed=0, costs=None):
-    """Run steps on all ranks; returns for every rank its parts by name, and its results of each step."""
-    lowered, meeting = lower(graph, plan, costs=costs), Meeting()
+def run_all(count, work):
+    """Call work(rank, links) for every rank in a thread of its own; the results by rank."""
+    meeting = Meeting()
 
-    def work(rank):
+    def guarded(rank):
         try:
-            program = lowered.program(rank)
-            module = build_module(program, ThreadLinks(rank, meeting), CPU)
-            held = {n: cut(inputs[n], box).clone() for n, box in program.homes.items()}
-            found = []
-            for step in range(steps):
-                updates, results = run_module(module, dict(held), seed + step)
-                held |= updates
-                found.append(results)
-            return held, found
+            return work(rank, ThreadLinks(rank, meeting))
         except BaseException:
             meeting.failed = True
             with meeting.change:
                 meeting.change.notify_all()
             raise
 
-    count = plan.cluster.num_devices
     with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(work, rank) for rank in range(count)]
+        futures = [pool.submit(guarded, rank) for rank in range(count)]
         errors = [f.exception() for f in futures]
     first = [e for e in errors if e is not None and "another rank" not in str(e)]
     if first:
         raise first[0]
-    return lowered, [f.result() for f in futures]
+    return [f.result() for f in futures]
+
+
+def run_together(graph, plan, inputs, *, steps=1, seed=0, costs=None):
+    """Run steps on all ranks; returns for every rank its parts by name, and its results of each step."""
+    lowered = lower(graph, plan, costs=costs)
+
+    def work(rank, links):
+        program = lowered.program(rank)
+        module = build_module(program, links, CPU)
+        held = {n: cut(inputs[n], box).clone() for n, box in program.homes.items()}
+        found = []
+        for step in range(steps):
+            updates, results = run_module(module, dict(held), seed + step)
+            held |= updates
+            found.append(results)
+        return held, found
+
+    return lowered, run_all(plan.cluster.num_devices, work)
 
 
 def largest_difference(graph, plan, inputs, *, steps=2, seed=0, costs=None):
@@ -152,10 +175,14 @@ def largest_difference(graph, plan, inputs, *, steps=2, seed=0, costs=None):
             box = boxes(home, graph.tensors[name].type.shape)[home.mesh.devices.index(rank)]
             worst = max(worst, (_apart(value, cut(expected[name], box.tolist())), name))
         for step, results in enumerate(found):
-            for name, value in results.items():
-                whole = losses[step][name]
-                if value.shape == whole.shape:
-                    worst = max(worst, (_apart(value, whole), name))
+            for name in lowered.expansion.site.results:
+                source = lowered.expansion.source(name)
+                home = resting(source) if source.is_partial else source
+                assert (name in results) == (rank in home.mesh.devices), name
+                if name in results:
+                    whole = losses[step][name]
+                    box = boxes(home, tuple(whole.shape))[home.mesh.devices.index(rank)]
+                    worst = max(worst, (_apart(results[name], cut(whole, box.tolist())), name))
     return worst
 
 

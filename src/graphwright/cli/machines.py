@@ -43,7 +43,10 @@ def calibrate(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Measure the parts of a data-parallel plan on this cluster, too."),
+        typer.Option(
+            help="Measure the parts of a data-parallel plan on this cluster, too. Without a model, for local:4 or the like: what "
+            "collectives between so many processes on this machine take."
+        ),
     ] = None,
     batch_size: BatchSize = None,
     small: Small = False,
@@ -70,10 +73,13 @@ def calibrate(
     from graphwright.run.hardware import find_target
 
     check_output(output, REPORT_SUFFIXES)
+    if model is None and cluster is not None:
+        _measure_links(cluster, store, output, as_json)
+        return
     if device is None:
         device = cluster if cluster is not None and cluster.startswith("local") else "cpu"
-    if model is None and (batch_size is not None or small or plan or cluster):
-        raise typer.BadParameter("--batch-size, --small, --plan and --cluster go with a model")
+    if model is None and (batch_size is not None or small or plan):
+        raise typer.BadParameter("--batch-size, --small and --plan go with a model")
     figures = find_target(device).figures  # refused before the capture, which may take a while
     found = _measure(_calls(model, batch_size, small, plan, cluster), device, figures, store, limit)
     data = report.calibration_dict(found)
@@ -87,6 +93,46 @@ def calibrate(
         print(json.dumps(data, indent=2))
     else:
         report.show_calibration(found, Console())
+
+
+def _measure_links(cluster: str, store: Path | None, output: Path | None, as_json: bool) -> None:
+    """What collectives between processes on this machine take."""
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from graphwright.ir import format_bytes, write_atomically
+    from graphwright.machine import Store
+    from graphwright.machine import cluster as find_cluster
+    from graphwright.run.measure_links import measure_local
+
+    if not cluster.startswith("local:"):
+        raise typer.BadParameter(
+            "collectives are measured between processes on this machine: --cluster local:4; give a model to measure operators"
+        )
+    if output is not None and output.suffix != ".json":
+        raise typer.BadParameter("measured collectives are saved as .json")
+    on = find_cluster(cluster)
+    if on.num_devices < 2:
+        raise typer.BadParameter("one process has nobody to talk to: --cluster local:2 or more")
+    with Console(stderr=True).status(f"Measuring between {on.num_devices} processes"):
+        found = measure_local(on, store=Store(store) if store is not None else Store())
+    data = [asdict(row) for row in found]
+    if output is not None:
+        write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
+        Console(stderr=True).print(f"saved {output}")
+    if as_json:
+        print(json.dumps(data, indent=2))
+        return
+    table = Table(title=f"Collectives between the {on.num_devices} processes of {on.name}")
+    for heading in ("kind", "group", "contenders", "size", "time", "rate"):
+        table.add_column(heading, justify="left" if heading == "kind" else "right")
+    for row in found:
+        table.add_row(
+            row.kind, "x".join(map(str, row.spans)), str(row.contenders), format_bytes(row.nbytes),
+            f"{row.seconds * 1e3:.3f} ms", f"{row.nbytes / row.seconds / 1e9:.3f} GB/s",
+        )  # fmt: skip
+    Console().print(table)
 
 
 def _calls(

@@ -1,6 +1,6 @@
 """From plans to programs: what each rank calls, sends and receives, in the order that was simulated (Tofu section 6)."""
 
 from graphwright.lower.lowering import Lowered, lower
-from graphwright.lower.moves import lower_hop
+from graphwright.lower.moves import group_of, lower_hop
 
-__all__ = ["Lowered", "lower", "lower_hop"]
+__all__ = ["Lowered", "group_of", "lower", "lower_hop"]

@@ -14,11 +14,13 @@ from functools import cached_property
 import numpy as np
 
 from graphwright.ir import CONSTANT_OP, Graph, collection_paused
+from graphwright.lower.buckets import fill_buckets
 from graphwright.lower.moves import as_box, changed_axes, group_of, lower_hop, lower_slice
 from graphwright.lower.order import Block, order_blocks
 from graphwright.plans import (
     Box,
     Call,
+    Collective,
     Constant,
     Instruction,
     Operand,
@@ -26,6 +28,7 @@ from graphwright.plans import (
     Program,
     Rows,
     Sharding,
+    Together,
     boxes,
 )
 from graphwright.simulate import CostModel, schedule
@@ -46,7 +49,8 @@ class Lowered:
         self.graph, self.plan = graph, plan
         self.expansion = Expansion(Site(graph), plan, costs)
         tasks = assemble(self.expansion)
-        self.blocks = order_blocks(self.expansion, tasks, schedule(tasks))
+        blocks, first_reader = order_blocks(self.expansion, tasks, schedule(tasks))
+        self.blocks = fill_buckets(self.expansion, blocks, first_reader)
 
     def program(self, rank: int) -> Program:
         """What one rank does."""
@@ -120,7 +124,12 @@ class _Lowering:
                 self._node(block.node)
         else:
             assert block.move is not None
-            self._hop(block.move, block.hop, number)
+            start = len(self.instructions)
+            for each in (*block.before, block):
+                assert each.move is not None
+                self._hop(each.move, each.hop, number)
+            if block.before:
+                self._go_together(start)
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -221,6 +230,13 @@ class _Lowering:
         )
         if output is not None:
             self.hops[Copy(move.tensor, move.target, move.turn), k] = output
+
+    def _go_together(self, start: int) -> None:
+        """Put the sums among the last instructions into one, behind what was cut for them."""
+        latest = self.instructions[start:]
+        sums = tuple(i for i in latest if isinstance(i, Collective))
+        others = [i for i in latest if not isinstance(i, Collective)]
+        self.instructions[start:] = [*others, *([Together(sums=sums)] if sums else [])]
 
     def _on_way(self, move: Move, k: int) -> int:
         """The value before hop k of a move; after the last one for k beyond."""

@@ -29,6 +29,7 @@ from graphwright.plans.program import (
     Operand,
     Program,
     Rows,
+    Together,
 )
 from graphwright.plans.sharding import (
     Partial,
@@ -88,6 +89,7 @@ __all__ = [
     "Split",
     "Strategy",
     "TaskGraph",
+    "Together",
     "Values",
     "boxes",
     "check_keep",

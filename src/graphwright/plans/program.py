@@ -148,7 +148,17 @@ class Cut:
         return f"%{self.output} = {'0 * ' if self.zero else ''}%{self.value}[{words}]"
 
 
-Instruction = Call | Constant | Collective | Exchange | Cut
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Sums over one group that are added up at once."""
+
+    sums: tuple[Collective, ...]
+
+    def __str__(self) -> str:
+        return "together: " + "; ".join(map(str, self.sums))
+
+
+Instruction = Call | Constant | Collective | Together | Exchange | Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

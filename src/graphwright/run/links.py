@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup
 
-from graphwright.plans import Box, Collective, Exchange
+from graphwright.plans import Box, Collective, Exchange, Together
 from graphwright.run.module import Pending, window
 
 _OPERATIONS = {
@@ -69,23 +70,32 @@ class GroupLinks:
             )
         )
 
+    def sum_all(self, what: Together, values: Sequence[torch.Tensor]) -> Sequence[Pending]:
+        """Begin several sums at once."""
+        first = what.sums[0]
+        given = [
+            value if each.free and value.is_contiguous() else value.clone().contiguous()
+            for each, value in zip(what.sums, values, strict=True)
+        ]
+        functional: Any = torch.ops._c10d_functional
+        name, operation = self.groups[first.group].group_name, _OPERATIONS[first.reducer]
+        begun = functional.all_reduce_coalesced_(given, operation, name)
+        return [_Waiting(partial(functional.wait_tensor, each)) for each in begun]
+
     def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
-        """Begin an exchange."""
-        like = value if value is not None else self._empty(what)
-        sends = {rank: packed(value, regions) for rank, regions in by_rank(what.sends)}
-        receives = {
-            rank: like.new_empty(sum(map(volume, regions)))
-            for rank, regions in by_rank(what.receives)
-        }
+        """Begin an exchange; what a rank has itself is in its place at once, what arrives in one piece is received there (Tofu section 6)."""
+        out = begin_output(what, value if value is not None else self._empty(what), value)
         if what.group:
-            return self._all_to_all(what, value, like, sends, receives)
+            return self._all_to_all(what, value, out)
+        sends = {rank: packed(value, regions) for rank, regions in by_rank(what.sends)}
+        receives = {rank: landing(out, regions) for rank, regions in by_rank(what.receives)}
         works = self._messages(what.tag, sends, receives)
 
         def get() -> torch.Tensor:
             for work in works:
                 work.wait()
             sends.clear()
-            return assembled(what, value, receives, like)
+            return complete(what, out, receives)
 
         return _Waiting(get)
 
@@ -103,25 +113,20 @@ class GroupLinks:
         ops += [dist.P2POp(dist.irecv, t, rank) for rank, t in receives.items()]
         return dist.batch_isend_irecv(ops) if ops else []
 
-    def _all_to_all(
-        self,
-        what: Exchange,
-        value: torch.Tensor | None,
-        like: torch.Tensor,
-        sends: dict[int, torch.Tensor],
-        receives: dict[int, torch.Tensor],
-    ) -> Pending:
+    def _all_to_all(self, what: Exchange, value: torch.Tensor | None, out: torch.Tensor) -> Pending:
         functional: Any = torch.ops._c10d_functional
-        empty = like.new_empty(0)
-        given = [sends.get(rank, empty) for rank in what.group]
-        sizes = [receives.get(rank, empty).numel() for rank in what.group]
+        sends, receives = dict(by_rank(what.sends)), dict(by_rank(what.receives))
+        given = [packed(value, sends[rank]) for rank in what.group if rank in sends]
+        sent = [sum(map(volume, sends.get(rank, ()))) for rank in what.group]
+        received = [sum(map(volume, receives.get(rank, ()))) for rank in what.group]
+        flat = torch.cat([t.reshape(-1) for t in given]) if given else out.new_empty(0)
         begun = functional.all_to_all_single(
-            torch.cat(given), sizes, [t.numel() for t in given], self.groups[what.group].group_name
+            flat, received, sent, self.groups[what.group].group_name
         )
 
         def get() -> torch.Tensor:
-            pieces = torch.split(functional.wait_tensor(begun), sizes)
-            return assembled(what, value, dict(zip(what.group, pieces, strict=True)), like)
+            pieces = torch.split(functional.wait_tensor(begun), received)
+            return complete(what, out, dict(zip(what.group, pieces, strict=True)))
 
         return _Waiting(get)
 
@@ -172,26 +177,37 @@ def volume(region: Box) -> int:
 
 
 def packed(value: torch.Tensor | None, regions: Sequence[Box]) -> torch.Tensor:
-    """Regions of a value, one after the other."""
+    """Regions of a value, one after the other; a single one that lies together in memory as it is."""
     assert value is not None
+    if len(regions) == 1 and window(value, regions[0]).is_contiguous():
+        return window(value, regions[0])
     return torch.cat([window(value, region).reshape(-1) for region in regions])
 
 
-def assembled(
-    what: Exchange,
-    value: torch.Tensor | None,
-    received: dict[int, torch.Tensor],
-    like: torch.Tensor,
-) -> torch.Tensor:
-    """The output of an exchange, from what was received and what was there."""
+def begin_output(what: Exchange, like: torch.Tensor, value: torch.Tensor | None) -> torch.Tensor:
+    """Memory for the output of an exchange, with what this rank has itself."""
     if what.output is None:
         return like.new_empty(0)
     out = like.new_empty(what.type.shape)
     for source, target in what.own:
         assert value is not None
         window(out, target).copy_(window(value, source))
+    return out
+
+
+def landing(out: torch.Tensor, regions: Sequence[Box]) -> torch.Tensor:
+    """Where to receive regions: in their place if that lies together in memory, else in memory of their own."""
+    if len(regions) == 1 and window(out, regions[0]).is_contiguous():
+        return window(out, regions[0])
+    return out.new_empty(sum(map(volume, regions)))
+
+
+def complete(what: Exchange, out: torch.Tensor, received: dict[int, torch.Tensor]) -> torch.Tensor:
+    """The output with everything that was received in its place."""
     for rank, regions in by_rank(what.receives):
-        pieces = torch.split(received[rank], [volume(region) for region in regions])
+        if received[rank].data_ptr() == window(out, regions[0]).data_ptr():
+            continue
+        pieces = torch.split(received[rank].reshape(-1), [volume(region) for region in regions])
         for region, piece in zip(regions, pieces, strict=True):
             place = window(out, region)
             place.copy_(piece.view(place.shape))

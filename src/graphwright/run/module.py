@@ -35,6 +35,7 @@ from graphwright.plans import (
     Operand,
     Program,
     Rows,
+    Together,
 )
 from graphwright.run.draw import Drawn, draw, is_random
 from graphwright.run.reuse import find_roots, mark_free, shares_memory
@@ -53,6 +54,10 @@ class Links(Protocol):
 
     def collect(self, what: Collective, value: torch.Tensor) -> Pending:
         """Begin a collective."""
+        ...
+
+    def sum_all(self, what: Together, values: Sequence[torch.Tensor]) -> Sequence[Pending]:
+        """Begin several sums at once."""
         ...
 
     def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
@@ -165,6 +170,18 @@ class _Begin:
         return self.links.exchange(self.what, value)
 
 
+class _BeginAll:
+    """What begins several sums."""
+
+    def __init__(self, links: Links, what: Together) -> None:
+        self.links, self.what = links, what
+        self.__name__ = self.__qualname__ = "all_reduce_together"
+        self.__module__ = "graphwright.run.links"
+
+    def __call__(self, *values: torch.Tensor) -> Sequence[Pending]:
+        return self.links.sum_all(self.what, values)
+
+
 class _Draw:
     """What draws a part of a random operator's output."""
 
@@ -206,6 +223,8 @@ class _Builder:
                     self._cut(instruction)
                 case Collective() | Exchange():
                     self._begin(instruction)
+                case Together():
+                    self._begin_all(instruction)
         updates = {name: self._own(value) for name, value in self.program.updates.items()}
         results = {name: self._own(value) for name, value in self.program.results.items()}
         for value in list(self.pending):  # what is sent only has to arrive, too
@@ -297,6 +316,13 @@ class _Builder:
         if what.output is None:
             self.num_sent += 1
         self.pending[-self.num_sent if what.output is None else what.output] = begun
+
+    def _begin_all(self, what: Together) -> None:
+        assert self.links is not None
+        values = [self._value(each.value) for each in what.sums]
+        begun = self._emit(_BeginAll(self.links, what), *values)
+        for number, each in enumerate(what.sums):
+            self.pending[each.output] = self._emit(operator.getitem, begun, number)
 
 
 def _lists(region: Box) -> list[tuple[int, int]]:

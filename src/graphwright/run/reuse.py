@@ -15,7 +15,16 @@ from dataclasses import replace
 from functools import cache
 
 from graphwright.capture.invoke import overload_of
-from graphwright.plans import Call, Collective, Constant, Cut, Exchange, Instruction, Program
+from graphwright.plans import (
+    Call,
+    Collective,
+    Constant,
+    Cut,
+    Exchange,
+    Instruction,
+    Program,
+    Together,
+)
 
 
 def mark_free(program: Program) -> tuple[Instruction, ...]:
@@ -40,9 +49,11 @@ def mark_free(program: Program) -> tuple[Instruction, ...]:
         match i:
             case Call():
                 i = replace(i, free=_free(i, at, root, last, sent))
-            case Collective(kind="all_reduce") if i.value not in root and last[i.value] == at:
-                others = (wait for by, wait in sent[i.value].items() if by != at)
-                i = replace(i, free=all(wait <= at for wait in others))
+            case Collective(kind="all_reduce"):
+                i = replace(i, free=_summed_in_place(i, at, root, last, sent))
+            case Together():
+                sums = (replace(s, free=_summed_in_place(s, at, root, last, sent)) for s in i.sums)
+                i = Together(sums=tuple(sums))
             case _:
                 pass
         marked.append(i)
@@ -70,6 +81,17 @@ def _free(
     )
 
 
+def _summed_in_place(
+    total: Collective,
+    at: int,
+    root: dict[int, int],
+    last: dict[int, int],
+    sent: dict[int, dict[int, int]],
+) -> bool:
+    others = (wait for by, wait in sent[root.get(total.value, total.value)].items() if by != at)
+    return total.value not in root and last[total.value] == at and all(w <= at for w in others)
+
+
 def find_roots(instructions: Sequence[Instruction]) -> dict[int, int]:
     """For every value that may share another one's memory, the value that the memory belongs to."""
     root: dict[int, int] = {}
@@ -89,18 +111,26 @@ def shares_memory(op: str) -> bool:
 
 
 def _find_waits(instructions: Sequence[Instruction]) -> dict[int, int]:
-    """For every instruction that moves something, the one at which its result is first read; the end for none."""
+    """For every instruction that moves something, the one at which its result, or the last of several, is first read; the end for none."""
     made: dict[int, int] = {}
     waits: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
         for value in _reads(instruction):
             if value in made:
-                waits[made.pop(value)] = at
-        if isinstance(instruction, Collective | Exchange):
+                by = made.pop(value)
+                waits[by] = len(instructions) if by in made.values() else at
+        if isinstance(instruction, Collective | Together | Exchange):
             waits[at] = len(instructions)
-            if instruction.output is not None:
-                made[instruction.output] = at
+            for output in _outputs(instruction):
+                made[output] = at
     return waits
+
+
+def _outputs(instruction: Collective | Together | Exchange) -> Iterator[int]:
+    if isinstance(instruction, Together):
+        yield from (each.output for each in instruction.sums)
+    elif instruction.output is not None:
+        yield instruction.output
 
 
 def _reads(instruction: Instruction) -> Iterator[int]:
@@ -109,6 +139,8 @@ def _reads(instruction: Instruction) -> Iterator[int]:
             yield from (o.value for o in instruction.inputs if o is not None)
         case Cut() | Collective():
             yield instruction.value
+        case Together():
+            yield from (each.value for each in instruction.sums)
         case Exchange(value=value) if value is not None:
             yield value
         case Exchange() | Constant():

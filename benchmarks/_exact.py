@@ -1,0 +1,257 @@
+"""Steps of a small model under plans, on real workers, beside the same steps on one device.
+
+    prepare      model -> Case: its graph, and what three steps on one device leave (capture.replay; where it draws
+                 at random, the same step in a world of one)
+    work         in every worker, for every job: gw.compile, three steps, and how far each part is from that
+
+A difference is relative to the largest element of its tensor, or to a thousandth of the largest of all tensors of its
+kind (parameters, momenta, ...) where that is more: a gradient that is zero but for rounding has no size of its own.
+Adam and its like divide by that size, so in float32 such a parameter moves by its learning rate at random (the bias of
+attention's keys, which softmax does not depend on): it may differ by as much (`with_slack`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import torch
+
+import graphwright as gw
+from graphwright import zoo
+from graphwright.capture import advance, bind, replay
+from graphwright.capture.batch import map_tensors
+from graphwright.ir import Graph, Role
+from graphwright.machine import Cluster, cluster
+from graphwright.partition import random_plan, replicate
+from graphwright.plans import Plan, boxes
+from graphwright.run.draw import is_random
+from graphwright.run.module import cut
+from graphwright.zoo import Workload
+
+STEPS = 3
+FLOOR = 1e-3
+NOISE = 1e-6
+"""A gradient so much smaller than others, in float64, is nothing but rounding in float32."""
+SQUARES = ("exp_avg_sq", "sum")
+"""What Adam and Adagrad keep of squared gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A small model in one dtype: its graph, and its losses and all that it keeps after the steps on one device."""
+
+    model: str
+    dtype: str
+    graph: Graph
+    losses: tuple[float, ...]
+    kept: Mapping[str, torch.Tensor]
+    slack: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the step draws at random."""
+        return any(is_random(node.op) for node in self.graph.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A case under a plan; `label` says where the plan is from."""
+
+    case: int
+    label: str
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Apart:
+    """How far something is from what it should be, and where."""
+
+    difference: float
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of a job: the worst difference of all ranks, and the seconds for making the step and for running it."""
+
+    job: Job
+    worst: Apart
+    making: float
+    running: float
+
+
+# -- on one device ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def workload(model: str, dtype: str) -> Workload:
+    """A small model with its batch, in a dtype."""
+    made = zoo.load(model, small=True, device="cpu")
+    to = getattr(torch, dtype)
+    batch: Any = map_tensors(lambda t: t.to(to) if t.is_floating_point() else t, made.batch)
+    return replace(made, model=made.model.to(to), batch=batch)
+
+
+def prepare(model: str, dtype: str) -> Case:
+    """Capture a model, and train it for some steps on this device alone."""
+    w = workload(model, dtype)
+    case = Case(model=model, dtype=dtype, graph=w.capture(), losses=(), kept={})
+    losses, kept = _drawn_alone(case, w) if case.draws else _replayed(case.graph, w)
+    assert all(map(math.isfinite, losses)), (model, losses)
+    return replace(case, losses=losses, kept=kept)
+
+
+def with_slack(case: Case, double: Case) -> Case:
+    """A case in float32, with what parameters without a gradient may differ by; `double` is the same in float64."""
+    sizes = {
+        name.rpartition(".")[0]: float(value.max()) ** 0.5
+        for name, value in double.kept.items()
+        if name.endswith(SQUARES) and value.numel()
+    }
+    least = NOISE * max(sizes.values(), default=0.0)
+    rate = float(workload(case.model, case.dtype).optimizer_options.get("lr", 1e-3))
+    return replace(case, slack={n: 2 * STEPS * rate for n, size in sizes.items() if size < least})
+
+
+def _replayed(graph: Graph, w: Workload) -> tuple[tuple[float, ...], dict[str, torch.Tensor]]:
+    options = {"optimizer": w.optimizer, "optimizer_options": w.optimizer_options}
+    values = bind(graph, w.model, w.batch, loss_fn=w.loss_fn, **options)
+    losses = []
+    for _ in range(STEPS):
+        outputs = replay(graph, values)
+        values = advance(graph, values, outputs)
+        losses.append(float(outputs[graph.outputs[0]]))
+    return tuple(losses), {n: v.clone() for n, v in values.items() if _is_kept(graph, n)}
+
+
+def _drawn_alone(case: Case, w: Workload) -> tuple[tuple[float, ...], dict[str, torch.Tensor]]:
+    step = compile_case(case, replicate(case.graph, cluster("local:1")), w)
+    losses = tuple(float(step(w.batch)) for _ in range(STEPS))
+    return losses, {name: shard.local.clone() for name, shard in step.shards().items()}
+
+
+def compile_case(case: Case, plan: Plan, w: Workload) -> Any:
+    """The step of a case under a plan, in this process's world."""
+    options = {"graph": case.graph, "optimizer_options": w.optimizer_options, "device": "cpu"}
+    return gw.compile(plan, w.model, w.loss_fn, w.optimizer, **options)
+
+
+def _is_kept(graph: Graph, name: str) -> bool:
+    return graph.tensors[name].role is not Role.INPUT and not name.startswith("optimizer.lr.")
+
+
+# -- plans --------------------------------------------------------------------------------------------
+
+
+def random_jobs(case: int, graph: Graph, on: Cluster, seeds: Sequence[int]) -> list[Job]:
+    """Random strategies, on all devices or some; with every odd seed some copies are moved again instead of kept."""
+    found = []
+    for seed in seeds:
+        plan = random_plan(graph, on, seed)
+        if seed % 2:
+            plan = replace(plan, keep=random_keep(Random(seed), graph))
+        found.append(Job(case=case, label=f"random {seed}", plan=plan))
+    return found
+
+
+def random_keep(rng: Random, graph: Graph) -> dict[str, Any]:
+    """For half of all tensors, which of their copies is kept for the backward pass."""
+    words = ("before", "after")
+    return {
+        name: "before" if name in graph.inputs else rng.choice(words)
+        for name in graph.tensors
+        if rng.random() < 0.5
+    }
+
+
+def in_dtype(job: Job, case: int, graph: Graph) -> Job:
+    """The same plan for the same model in another dtype."""
+    return Job(case=case, label=job.label, plan=replace(job.plan, graph_hash=graph.hash))
+
+
+# -- on many ------------------------------------------------------------------------------------------
+
+
+def run(num_workers: int, cases: Sequence[Case], jobs: Sequence[Job], timeout: float) -> list[Done]:
+    """Run all jobs on as many workers, started once."""
+    ranks = gw.launch(num_workers, timeout=timeout, threads=1)(work, cases, jobs)
+    return [
+        Done(
+            job=job,
+            worst=max(rank[n][0] for rank in ranks),
+            making=max(rank[n][1] for rank in ranks),
+            running=max(rank[n][2] for rank in ranks),
+        )
+        for n, job in enumerate(jobs)
+    ]
+
+
+def work(cases: Sequence[Case], jobs: Sequence[Job]) -> list[tuple[Apart, float, float]]:
+    """What one worker does: every job, and the worst difference of its own parts."""
+    import torch.distributed as dist
+
+    found = []
+    for job in jobs:
+        case = cases[job.case]
+        w = workload(case.model, case.dtype)
+        try:
+            begun = perf_counter()
+            step = compile_case(case, job.plan, w)
+            made = perf_counter()
+            losses = [float(step(w.batch)) for _ in range(STEPS)]
+            ended = perf_counter()
+            found.append((compare(case, losses, step.shards()), made - begun, ended - made))
+        except Exception as error:
+            raise RuntimeError(f"{describe(case, job)} failed: {error}") from error
+        for group in set(getattr(step.links, "groups", {}).values()) - {dist.group.WORLD}:
+            dist.destroy_process_group(group)
+    return found
+
+
+def describe(case: Case, job: Job) -> str:
+    """A job in words."""
+    return f"{case.model} in {case.dtype} on {job.plan.cluster.num_devices} under {job.label}"
+
+
+def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> Apart:
+    """The worst difference between what a rank has and what one device has."""
+    worst = Apart(0.0, "")
+    for number, (loss, wanted) in enumerate(zip(losses, case.losses, strict=True)):
+        apart = abs(loss - wanted) / max(abs(wanted), FLOOR)
+        worst = max(worst, Apart(apart if math.isfinite(apart) else math.inf, f"loss {number}"))
+    assert shards.keys() == case.kept.keys(), shards.keys() ^ case.kept.keys()
+    rank, sizes = int(torch.distributed.get_rank()), _sizes(case)
+    for name, shard in shards.items():
+        home, wanted = shard.sharding, case.kept[name]
+        if rank not in home.mesh.devices or not wanted.numel():
+            continue
+        box = boxes(home, tuple(wanted.shape))[home.mesh.devices.index(rank)]
+        part = cut(wanted, box.tolist())
+        assert shard.local.shape == part.shape and shard.local.dtype == part.dtype, name
+        if part.numel():
+            apart = float((shard.local.double() - part.double()).abs().max())
+            apart = max(0.0, apart - case.slack.get(name, 0.0)) / sizes[name]
+            worst = max(worst, Apart(apart if math.isfinite(apart) else math.inf, name))
+    return worst
+
+
+def _sizes(case: Case) -> dict[str, float]:
+    """What a difference of each tensor is relative to."""
+    largest = {n: float(t.double().abs().max()) for n, t in case.kept.items() if t.numel()}
+    kinds: dict[str, float] = {}
+    for name, size in largest.items():
+        kinds[_kind(case, name)] = max(kinds.get(_kind(case, name), 0.0), size)
+    return {n: max(s, FLOOR * kinds[_kind(case, n)]) or 1.0 for n, s in largest.items()}
+
+
+def _kind(case: Case, name: str) -> str:
+    tensor = case.graph.tensors[name]
+    if tensor.role is Role.OPTIMIZER_STATE:
+        return name.rpartition(".")[2]
+    return tensor.role.value

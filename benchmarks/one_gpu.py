@@ -1,0 +1,165 @@
+"""A step on one GPU against eager PyTorch on the same GPU: values, time and memory.
+
+The step is that of `gw.compile` under a plan for one device, in a world of one, with the code that runs on many. Models with dropout draw other numbers than eager PyTorch
+(decision 8), so theirs are compared with the same step on the CPU. Values are compared in float64 at an eighth of the batch: in float32 a deep network at its first steps, or Adam on a
+gradient that is zero but for rounding, makes of any other order of sums something else. Time and memory are those of float32, TF32 off. Target: parameters and buffers after three steps
+equal to 1e-8 relative to each tensor's largest element.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import torch
+
+import graphwright as gw
+from _report import finish, parse_options, print_table, save_result
+from graphwright import zoo
+from graphwright.capture.batch import split_batch
+from graphwright.machine import cluster
+from graphwright.partition import data_parallel
+from graphwright.zoo.workload import Workload
+
+CASES = {
+    "lenet": 256,
+    "alexnet": 128,
+    "resnet50": 64,
+    "gpt2": 8,
+    "rnnlm-16": 64,
+    "dlrm": 512,
+    "bert-base": 8,
+}
+QUICK = ("lenet", "gpt2")
+CLOSE = 1e-8
+
+
+def to(tree: Any, device: str, dtype: torch.dtype | None = None) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return tree.to(device, dtype if tree.is_floating_point() else None)
+    if isinstance(tree, dict):
+        return {k: to(v, device, dtype) for k, v in tree.items()}
+    return (
+        type(tree)(to(t, device, dtype) for t in tree) if isinstance(tree, tuple | list) else tree
+    )
+
+
+def load(name: str, exact: bool = False) -> Workload:
+    """A model with its weights and batch; for comparing values in float64, with an eighth of the batch."""
+    found = zoo.load(
+        name, batch_size=max(2, CASES[name] // 8) if exact else CASES[name], device="cpu"
+    )
+    if not exact:
+        return found
+    return replace(found, model=found.model.double(), batch=to(found.batch, "cpu", torch.float64))
+
+
+def has_dropout(workload: Workload) -> bool:
+    return any(isinstance(m, torch.nn.Dropout) and m.p for m in workload.model.modules())
+
+
+def timed(run: Any, steps: int) -> float:
+    run()
+    seconds = []
+    for _ in range(steps):
+        torch.cuda.synchronize()
+        start = perf_counter()
+        run()
+        torch.cuda.synchronize()
+        seconds.append(perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def eager(workload: Workload, steps: int) -> tuple[Any, dict[str, torch.Tensor], list[float]]:
+    """A training loop; its step, the state after some steps, their losses."""
+    model = workload.model.to("cuda")
+    inputs, targets = split_batch(to(workload.batch, "cuda"), has_targets=True)
+    optimizer = workload.optimizer(model.parameters(), **workload.optimizer_options)
+    given = inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
+    named = inputs if isinstance(inputs, dict) else {}
+
+    def run() -> float:
+        optimizer.zero_grad()
+        loss = workload.loss_fn(model(*given, **named), targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = [float(run()) for _ in range(steps)]
+    return run, {n: t.detach().clone() for n, t in model.state_dict().items()}, losses
+
+
+def ours(
+    workload: Workload, steps: int, device: str
+) -> tuple[Any, dict[str, torch.Tensor], list[float]]:
+    graph = workload.capture()
+    step = gw.compile(
+        data_parallel(graph, cluster("local:1")), workload.model, workload.loss_fn, workload.optimizer,
+        graph=graph, optimizer_options=workload.optimizer_options, device=device,
+    )  # fmt: skip
+    batch = to(workload.batch, device)
+    losses = [float(step(batch)) for _ in range(steps)]
+    state = {n: s.local.clone() for n, s in step.shards().items()}
+    return (lambda: step(batch)), state, losses
+
+
+def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> tuple[float, str]:
+    worst = (0.0, "")
+    for name, value in a.items():
+        other = b.get(name)
+        if other is not None and value.is_floating_point():
+            x, y = value.double().cpu(), other.double().cpu()
+            worst = max(worst, (float((x - y).abs().max() / y.abs().max().clamp(min=1e-3)), name))
+    return worst
+
+
+def main() -> int:
+    options = parse_options(__doc__)
+    if not torch.cuda.is_available():
+        return finish(options, ["there is no GPU here"], "no GPU")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    rows, misses, results = [], [], {}
+    for name in QUICK if options.quick else CASES:
+        random = has_dropout(load(name))
+        torch.cuda.reset_peak_memory_stats()
+        run, _, _ = eager(load(name), 1)
+        eager_ms = timed(run, 10) * 1e3
+        eager_gb = torch.cuda.max_memory_allocated() / 1e9
+        del run
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        base = torch.cuda.memory_allocated()
+        run, _, _ = ours(load(name), 1, "cuda")
+        ms = timed(run, 10) * 1e3
+        gb = (torch.cuda.max_memory_allocated() - base) / 1e9
+        del run
+        torch.cuda.empty_cache()
+        _, state, losses = ours(load(name, exact=True), 3, "cuda")
+        same = (
+            ours(load(name, exact=True), 3, "cpu") if random else eager(load(name, exact=True), 3)
+        )
+        difference, where = apart(state, same[1])
+        losses_eager = same[2]
+        del state, same
+        rows.append((name, CASES[name], f"{difference:.1e}", where, abs(losses[-1] - losses_eager[-1]),
+                     eager_ms, ms, eager_ms / ms, eager_gb, gb))  # fmt: skip
+        results[name] = {"difference": difference, "where": where, "losses": losses, "eager_losses": losses_eager,
+                         "eager_ms": eager_ms, "ms": ms, "eager_gb": eager_gb, "gb": gb}  # fmt: skip
+        if difference > CLOSE:
+            misses.append(f"{name}: {where} differs by {difference:.1e}")
+        torch.cuda.empty_cache()
+    print(torch.cuda.get_device_name(), torch.__version__)
+    print_table(
+        ("model", "batch", "difference", "largest in", "loss apart", "eager ms", "ours ms", "ratio", "eager GB", "ours GB"),
+        rows,
+    )  # fmt: skip
+    save_result("one_gpu", options, results)
+    return finish(options, misses, "; ".join(f"{r[0]} {r[2]}, {r[7]:.2f}x eager" for r in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Measure what collectives between the running workers take, and keep it where the cost model finds it (TensorOpt section 3.2).
+
+    every set of axes       all of its groups at once, as in a step: `spans` and `contenders` name the case
+    every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
+    sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time
+
+What is timed is what runs: the same code as in a program, with its copies before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from time import perf_counter
+
+import torch
+
+from graphwright.ir import TensorType
+from graphwright.lower import group_of
+from graphwright.machine import Cluster, Store, from_toml, to_toml
+from graphwright.plans import Box, Collective, Exchange, whole_mesh
+from graphwright.run.launch import launch
+from graphwright.run.module import Links
+from graphwright.run.world import World, world
+from graphwright.simulate.communication import record_collectives
+from graphwright.tasks.traffic import all_pairs, rings
+
+SIZES = tuple(2**n for n in range(10, 25, 2))
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTime:
+    """What one kind of collective takes at one size."""
+
+    kind: str
+    spans: tuple[int, ...]
+    contenders: int
+    nbytes: int
+    seconds: float
+
+
+def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
+    """One set of axes for every way to span levels."""
+    seen: set[object] = set()
+    count = len(cluster.axes)
+    for size in range(1, count + 1):
+        for axes in combinations(range(count), size):
+            found = rings(cluster, whole_mesh(cluster), axes)
+            case = (found.spans, max(party.contenders for party in found.parties))
+            if case not in seen:
+                seen.add(case)
+                yield axes
+
+
+def measure_links(
+    cluster: Cluster,
+    here: World,
+    links: Links,
+    *,
+    store: Store | None = None,
+    sizes: Sequence[int] = SIZES,
+    repeats: int = 7,
+    progress: Progress | None = None,
+) -> list[LinkTime]:
+    """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
+    import torch.distributed as dist
+
+    cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
+    found: list[LinkTime] = []
+    for number, (kind, axes, size) in enumerate(cases):
+        if progress is not None:
+            progress(number, len(cases), kind)
+        mesh = whole_mesh(cluster)
+        parties = (all_pairs if kind == "all_to_all" else rings)(cluster, mesh, axes)
+        group = group_of(mesh, axes, here.rank)
+        run = _prepare(kind, group, here, links, size)
+        spans = parties.spans
+        contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
+        times = []
+        for _ in range(repeats + 1):
+            dist.barrier()
+            start = perf_counter()
+            run()
+            taken = torch.tensor(perf_counter() - start, device=here.device)
+            dist.all_reduce(taken, dist.ReduceOp.MAX)
+            times.append(float(taken))
+        seconds = median(times[1:])
+        found.append(
+            LinkTime(kind=kind, spans=spans, contenders=contenders, nbytes=size, seconds=seconds)
+        )
+    if here.rank == 0 and store is not None:
+        keep(cluster, found, store)
+    return found
+
+
+def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
+    """Put measured times into a store."""
+    tables: dict[tuple[str, tuple[int, ...], int], dict[int, float]] = {}
+    for row in found:
+        tables.setdefault((row.kind, row.spans, row.contenders), {})[row.nbytes] = row.seconds
+    for (kind, spans, contenders), seconds in tables.items():
+        record_collectives(store, cluster, kind, spans, contenders, seconds)
+
+
+def _prepare(
+    kind: str, group: tuple[int, ...], here: World, links: Links, nbytes: int
+) -> Callable[[], object]:
+    """What a rank does in one measurement; sizes are those of the tensor that a group gathers, reduces or exchanges, or of a message."""
+    count, own = len(group), group.index(here.rank)
+    elements = max(count, nbytes // 4)
+    sizes = (elements // count,) * count
+    if kind == "all_reduce":
+        value = torch.ones(elements, device=here.device)
+        what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1)
+        return lambda: links.collect(what, value).wait()
+    if kind == "all_gather":
+        value = torch.ones(sizes[0], device=here.device)
+        what = Collective(kind="all_gather", tensor="", group=group, value=0, output=1, sizes=sizes)
+        return lambda: links.collect(what, value).wait()
+    if kind == "reduce_scatter":
+        value = torch.ones(sizes[0] * count, device=here.device)
+        what = Collective(
+            kind="reduce_scatter", tensor="", group=group, value=0, output=1, sizes=sizes
+        )
+        return lambda: links.collect(what, value).wait()
+    if kind == "send":
+        return _send(group, own, here, links, elements)
+    part = max(1, elements // count)  # of what a device has, each other one gets its share
+    value = torch.ones(part * count, device=here.device)
+    regions: list[Box] = [((n * part, (n + 1) * part),) for n in range(count)]
+    others = [n for n in range(count) if n != own]
+    exchange = Exchange(
+        tensor="", tag=0, group=group, value=0, output=1, type=TensorType((part * count,), "float32"),
+        sends=tuple((group[n], regions[n]) for n in others),
+        receives=tuple((group[n], regions[n]) for n in others),
+        own=((regions[own], regions[own]),),
+    )  # fmt: skip
+    return lambda: links.exchange(exchange, value).wait()
+
+
+def _send(
+    group: tuple[int, ...], own: int, here: World, links: Links, elements: int
+) -> Callable[[], object]:
+    """One message, from the first rank of every group to its second."""
+    whole: Box = ((0, elements),)
+    value = torch.ones(elements, device=here.device)
+    if own > 1:
+        return lambda: None
+    exchange = Exchange(
+        tensor="", tag=1, group=(), value=0 if own == 0 else None, output=None if own == 0 else 1,
+        type=TensorType((elements,), "float32"),
+        sends=((group[1], whole),) if own == 0 else (),
+        receives=((group[0], whole),) if own == 1 else (),
+        own=(),
+    )  # fmt: skip
+    return lambda: links.exchange(exchange, value if own == 0 else None).wait()
+
+
+def measure_local(
+    cluster: Cluster,
+    *,
+    store: Store | None = None,
+    sizes: Sequence[int] = SIZES,
+    repeats: int = 7,
+    timeout: float = 600.0,
+) -> list[LinkTime]:
+    """Start a process for each device of a cluster like ``local:4`` on this machine, and measure between them."""
+    found = launch(cluster.num_devices, timeout=timeout)(
+        _measure_here, to_toml(cluster), tuple(sizes), repeats
+    )[0]
+    assert isinstance(found, list)
+    if store is not None:
+        keep(cluster, found, store)
+    return found
+
+
+def _measure_here(text: str, sizes: tuple[int, ...], repeats: int) -> list[LinkTime]:
+    """What every worker does."""
+    from graphwright.run.links import GroupLinks
+
+    cluster, here = from_toml(text), world()
+    mesh = whole_mesh(cluster)
+    groups = {group_of(mesh, axes, rank) for axes in axes_of(cluster) for rank in mesh.devices}
+    links = GroupLinks(sorted(groups))
+    return measure_links(cluster, here, links, sizes=sizes, repeats=repeats)

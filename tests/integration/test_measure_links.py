@@ -1,0 +1,25 @@
+"""What collectives between real processes take, measured and used by the cost model."""
+
+from graphwright.machine import Store, cluster
+from graphwright.run.measure_links import KINDS, axes_of, measure_local
+from graphwright.simulate import CostModel
+from graphwright.simulate.communication import load_tables, signature
+
+
+def test_every_way_to_span_levels_is_measured_once():
+    assert list(axes_of(cluster("local:2"))) == [(0,)]
+    assert list(axes_of(cluster("local:4"))) == [(0,), (0, 1)]
+    assert len(list(axes_of(cluster("v100-2x8")))) == 7  # 1 or 2 nodes, 1 to 8 of their devices
+
+
+def test_measured_times_are_what_the_cost_model_says(tmp_path):
+    on, store = cluster("local:2"), Store(tmp_path / "costs.sqlite")
+    found = measure_local(on, store=store, sizes=(1024, 65536), repeats=2, timeout=100)
+    assert {row.kind for row in found} == set(KINDS)
+    assert all(row.seconds > 0 for row in found)
+    assert len(found) == 2 * len(KINDS)
+    tables = load_tables(store, on)
+    for row in found:
+        table = tables[row.kind, signature(row.spans, row.contenders)]
+        assert table.time(row.nbytes) == row.seconds
+    assert CostModel(store)._tables_of(on).keys() == tables.keys()
