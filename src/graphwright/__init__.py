@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from graphwright.plans import Frontier, Plan, Strategy
     from graphwright.report.plot import plot
     from graphwright.run import check_operator
+    from graphwright.run.compiling import compile_step as compile
     from graphwright.run.launch import launch
-    from graphwright.run.step import compile_step as compile
     from graphwright.simulate.api import simulate
 
 _WHERE = {

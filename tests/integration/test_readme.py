@@ -1,23 +1,74 @@
-"""The README's Python runs as it is written, from top to bottom."""
+"""The Python of the README and of the page on running runs as it is written, and the page's commands exist."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.main import get_command
+
+from graphwright import cli
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readme_runs(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 3
-    (tmp_path / "readme.py").write_text("\n".join(blocks))
+def programs(page):
+    """The Python blocks of a page; one that imports torch begins a program, others go on with it."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    found = []
+    for block in blocks:
+        if block.startswith("import torch\n"):
+            found.append(block)
+        else:
+            found[-1] += "\n" + block
+    return found
+
+
+def run(program, folder):
+    (folder / "program.py").write_text(program)
     done = subprocess.run(
-        [sys.executable, "readme.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "aten.mm" in done.stdout
-    assert "Timeline(" in done.stdout
-    assert "row: concatenate dim 0" in done.stdout
+    return done.stdout
+
+
+def test_the_readme_trains_on_four_processes(tmp_path):
+    output = run(programs("README.md")[0], tmp_path)
+    assert "<- turning point" in output
+    losses = [float(number) for number in output.splitlines()[-1].strip("[]").split(",")]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
+
+
+def test_the_readme_plans_simulates_and_describes(tmp_path):
+    _, program = programs("README.md")
+    output = run(program, tmp_path)
+    assert "aten.mm" in output
+    assert "Timeline(" in output
+    assert "row: concatenate dim 0" in output
     assert (tmp_path / "step.json").exists()
     assert (tmp_path / "step.trace.json").exists()
+
+
+def test_the_page_on_running_runs(tmp_path):
+    (program,) = programs("docs/running.md")
+    output = run(program, tmp_path)
+    assert "loss of every step: [2." in output
+    assert "steps made: [6, 6]" in output
+    assert (tmp_path / "checkpoints" / "000001-step-6").is_dir()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/running.md", "docs/planning.md"])
+def test_the_commands_of_the_pages_exist(page):
+    """Every line parses; what a command does is tested elsewhere."""
+    lines = re.findall(
+        r"^    (?:torchrun .*-m )?graphwright (.*?)(?: #.*)?$", (ROOT / page).read_text(), re.M
+    )
+    assert lines
+    commands = get_command(cli.app).commands
+    for line in lines:
+        verb, *arguments = shlex.split(line)
+        commands[verb].make_context(verb, arguments)

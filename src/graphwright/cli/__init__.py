@@ -4,7 +4,7 @@ A model is named as ``file.py:function`` or by a name of the zoo. Every verb tak
 purpose are printed without a traceback, with exit status 1.
 """
 
-from graphwright.cli import capture, demo, describe, explain, machines, plan, simulate, zoo
+from graphwright.cli import capture, demo, describe, explain, machines, plan, run, simulate, zoo
 from graphwright.cli.app import app, main
 from graphwright.version import __version__
 
@@ -18,6 +18,7 @@ __all__ = [
     "machines",
     "main",
     "plan",
+    "run",
     "simulate",
     "zoo",
 ]

@@ -1,45 +1,83 @@
-"""``graphwright demo``: what there is to see, on a model that no single device could hold."""
+"""``graphwright demo``: the whole way, on a small model: plan it, draw the choices, train it on several processes, check the training."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from graphwright.cli.app import app, check_output
 from graphwright.cli.models import load_model
+from graphwright.cli.progress import progress
+
+if TYPE_CHECKING:
+    from graphwright.plans import Frontier
+
+
+COMPARED = ("data", "zero", "megatron", "tofu")
 
 
 @app.command()
 def demo(
-    model: Annotated[str, typer.Option(help="The model of the zoo to capture.")] = "wresnet-152-10",
-    batch_size: Annotated[int, typer.Option(min=1, help="Batch size.")] = 8,
+    model: Annotated[
+        str, typer.Option(help="The model of the zoo, in its small configuration.")
+    ] = "gpt2",
+    workers: Annotated[int, typer.Option(min=1, help="Processes to train on.")] = 4,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Save what is shown as a picture (.svg).")
-    ] = None,
+        Path, typer.Option("-o", "--output", help="Where to draw the choices (.png, .svg).")
+    ] = Path("graphwright-demo.png"),
 ) -> None:
-    """Capture a model that is far too big for this machine, and find every way to split its convolution."""
-    from graphwright.describe import cost, node_splits, types_of
-    from graphwright.report import operator_report, show_graph, show_operator, show_splits
+    """Plan a small model for four processes, draw the choices, train it on them, and compare with training on one device.
 
+    It takes about a minute, and another one the first time, when the loops of the search are compiled.
+    """
     if ":" in model or model.endswith(".py"):
-        raise typer.BadParameter(f"the demo shows models of the zoo; `graphwright capture {model}`")
-    check_output(output, (".svg",))
-    console = Console(record=output is not None, width=110 if output is not None else None)
-    workload = load_model(model, batch_size, small=False)
-    with console.status(f"Capturing one training step of {model}, without allocating it"):
-        graph = workload.capture()
-    show_graph(graph, console, f"{model}, one training step at batch size {batch_size}")
-    with console.status("Analysing every operator"):
-        found = {node.name: node_splits(graph, node) for node in graph.nodes}
-    show_splits(graph, found, console)
-    costly = max(
-        (node for node in graph.nodes if node.phase == "forward"),
-        key=lambda node: cost(node.op, node.attrs, types_of(graph, node)).operations,
+        raise typer.BadParameter(f"the demo trains models of the zoo; `graphwright run {model}`")
+    check_output(output, (".png", ".svg"))
+
+    from graphwright.partition import plan
+    from graphwright.pipeline import RunOptions, prepare
+    from graphwright.report import plot
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    make, began = partial(load_model, model, None, True), perf_counter()
+    with progress(False) as report:
+        report(f"capturing {model}", 0, 0)
+        graph = make("meta").capture()
+        frontier = plan(graph, f"local:{workers}", baselines=COMPARED, report=report)
+    plot(frontier, output)
+    console.print(f"captured a training step of a small {model}: {len(graph.nodes):,} operators")
+    console.print(
+        f"planned it for {workers} processes in {perf_counter() - began:.1f} s: {_told(frontier)}"
     )
-    console.print(f"\nThe forward operator with the most arithmetic, at [bold]{costly.module}[/]:")
-    show_operator(operator_report(costly.op, costly.attrs, types_of(graph, costly)), console)
-    if output is not None:
-        console.save_svg(str(output), title=f"graphwright demo --model {model}")
+    console.print(f"drew the choices: {output}")
+    options = RunOptions(workers=workers, plan=frontier.turning_point(), check=True, steps=5)
+    outcome = prepare(make, options).run(console.print)
+    for line in outcome.lines():
+        console.print(line)
+    console.print(f"all of it took {perf_counter() - began:.0f} s")
+    if outcome.comparison is not None and not outcome.comparison.agrees:
+        raise typer.Exit(1)
+
+
+def _told(frontier: Frontier) -> str:
+    """A frontier in one line."""
+    from graphwright.ir import format_bytes
+    from graphwright.plans import figures_of, format_seconds
+
+    ends = [
+        f"{format_seconds(figures_of(p).time)} with {format_bytes(figures_of(p).memory)}"
+        for p in (frontier.smallest(), frontier.fastest())
+    ]
+    number = len(frontier)
+    found = (
+        f"{number} plan{'s' * (number != 1)} worth having, from {ends[0]} to {ends[1]} a process"
+    )
+    if "data" not in frontier.others:
+        return found
+    data = figures_of(frontier.others["data"])
+    return f"{found}; data parallelism takes {format_seconds(data.time)} with {format_bytes(data.memory)}"

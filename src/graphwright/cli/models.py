@@ -33,8 +33,8 @@ def load_graph(name: str, batch_size: int | None, small: bool) -> Graph:
     return load_model(name, batch_size, small).capture()
 
 
-def load_model(name: str, batch_size: int | None, small: bool) -> Workload:
-    """The workload of a name."""
+def load_model(name: str, batch_size: int | None, small: bool, device: str = "meta") -> Workload:
+    """The workload of a name; one of the zoo on that device, without values on "meta"."""
     from graphwright import zoo as models
 
     if ":" in name or name.endswith(".py"):
@@ -43,7 +43,7 @@ def load_model(name: str, batch_size: int | None, small: bool) -> Workload:
                 f"--batch-size and --small are for models of the zoo; {name} makes its own batch"
             )
         return _load_file(name)
-    return models.load(name, batch_size=batch_size, small=small)
+    return models.load(name, batch_size=batch_size, small=small, device=device)
 
 
 def _load_file(name: str) -> Workload:

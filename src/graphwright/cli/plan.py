@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graphwright.cli.app import AsJson, BatchSize, ModelOrGraph, Small, app, check_output
 from graphwright.cli.models import load_graph
 from graphwright.cli.plan_files import size
+from graphwright.cli.progress import progress
 from graphwright.errors import InvalidOption
 
 if TYPE_CHECKING:
     from graphwright.ir import Graph
     from graphwright.machine import Cluster
-    from graphwright.partition import Report, Search
+    from graphwright.partition import Search
     from graphwright.plans import Frontier, Plan
 
 PLAN_SUFFIXES = (".json", ".json.gz")
@@ -129,7 +127,7 @@ def plan(
 
     from graphwright.partition import plan as make_plan
 
-    with _progress(as_json) as report:
+    with progress(as_json) as report:
         report(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
         found: Frontier | Plan = make_plan(  # type: ignore[call-overload]
@@ -232,7 +230,7 @@ def profile(
     from graphwright.ir import write_atomically
     from graphwright.partition import profile as make_profile
 
-    with _progress(as_json) as tell:
+    with progress(as_json) as tell:
         tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
         found = make_profile(graph, on, devices=counts, report=tell, **options)
@@ -318,24 +316,3 @@ def _counts(text: str) -> list[int]:
             )
         found += range(low, high + 1)
     return list(dict.fromkeys(found))
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Report]:
-    """A bar on the error stream, told of each step of a search; nothing where that is not wanted."""
-    if quiet:
-        yield lambda what, done, total: None
-        return
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    )  # fmt: skip
-    with bar:
-        task = bar.add_task("", total=None, count="")
-
-        def report(what: str, done: int, total: int) -> None:
-            count = f"{done:,} of {total:,}" if total else ""
-            bar.update(task, description=what, completed=done, total=total or None, count=count)
-
-        yield report

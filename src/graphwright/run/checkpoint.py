@@ -114,6 +114,16 @@ def load(path: str | os.PathLike[str], shards: Mapping[str, Shard]) -> dict[str,
     return extra
 
 
+def examine(
+    path: str | os.PathLike[str], wanted: Mapping[str, TensorType]
+) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint at `path`, or the newest in it, and its `extra`, in this process alone; refused unless it holds just these tensors."""
+    found = find(Path(path))
+    index = read_index(found)
+    _compare(found, index, wanted, set(index.tensors) - set(wanted))
+    return found, index.extra
+
+
 def load_into_module(path: str | os.PathLike[str], module: nn.Module) -> dict[str, Any]:
     """Fill the parameters and buffers of a plain module, in this process alone; return what was given as `extra`.
 

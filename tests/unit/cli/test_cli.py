@@ -15,7 +15,7 @@ FLAGS = {
         "--device", "--plan", "--cluster", "--batch-size", "--small", "--limit", "--store", "--output", "-o", "--json",
     },
     "capture": {"--batch-size", "--small", "--output", "-o", "--verify", "--text", "--json"},
-    "demo": {"--model", "--batch-size", "--output", "-o"},
+    "demo": {"--model", "--workers", "--output", "-o"},
     "describe": {
         "--coverage", "--zoo", "--list", "--input", "--output", "--attr", "--parts", "--json",
     },
@@ -31,6 +31,10 @@ FLAGS = {
     "profile": {
         "--cluster", "--devices", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
         "--batch-size", "--batch-dim", "--small", "--output", "-o", "--plot", "--json",
+    },
+    "run": {
+        "--workers", "--plan", "--pick", "--memory", "--steps", "--batch-size", "--small", "--seed", "--check", "--checkpoint",
+        "--checkpoint-every", "--resume", "--elastic", "--json",
     },
     "simulate": {
         "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
@@ -157,10 +161,11 @@ def test_capture_a_model_of_ones_own(tmp_path):
     assert "aten.mm" in output
 
 
-def test_demo_on_a_smaller_model():
-    output = run("demo", "--model", "alexnet", "--batch-size", "2").output
-    assert "basic splits" in output
-    assert "aten.convolution" in output or "aten.mm" in output
+def test_demo_plans_draws_trains_and_checks(tmp_path):
+    output = run("demo", "--model", "mlp", "--workers", "2", "-o", f"{tmp_path}/plans.png").output
+    assert "worth having" in output
+    assert "the same as PyTorch on one device: after 5 steps in float64" in output
+    assert (tmp_path / "plans.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_zoo_lists_parameters_operators_and_sources():

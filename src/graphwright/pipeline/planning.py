@@ -1,0 +1,120 @@
+"""Which plan to train under: a given one, or one by name, made for the processes of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphwright.capture import capture
+from graphwright.errors import InvalidOption
+from graphwright.ir import Graph
+from graphwright.machine import cluster as find_cluster
+from graphwright.partition import (
+    RECIPES,
+    SYSTEMS,
+    Report,
+    Search,
+    coarsen,
+    evaluate,
+    largest_tensors,
+    memory_limit,
+    other_plan,
+)
+from graphwright.partition import plan as make_plan
+from graphwright.plans import Frontier, Plan, does_not_fit, figures_of
+from graphwright.run.training import Trainable
+from graphwright.simulate import CostModel
+
+OBJECTIVES = {"fastest": "time", "smallest": "memory", "fewest-bytes": "bytes"}
+PLAN_NAMES = (*OBJECTIVES, "turning-point", "mcmc", *RECIPES, *SYSTEMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to train; `plan` is a plan or the name of one, `workers` is None under torchrun, `steps` counts those of a checkpoint too."""
+
+    workers: int | None = None
+    plan: Plan | str = "fastest"
+    memory: int | str | None = None
+    steps: int | None = None
+    seed: int = 0
+    check: bool = False
+    checkpoint: Path | None = None
+    every: int | None = None
+    resume: bool = False
+    elastic: bool = False
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.plan, str) and self.plan not in PLAN_NAMES:
+            raise InvalidOption(
+                f"no plan {self.plan!r}: no such file, nor one of {', '.join(PLAN_NAMES)}"
+            )
+        kept = {"every": self.every, "resume": self.resume, "elastic": self.elastic}
+        for name, given in kept.items():
+            if given and self.checkpoint is None:
+                option = "checkpoint-every" if name == "every" else name
+                raise InvalidOption(f"--{option} needs the folder of the checkpoints, --checkpoint")
+        if self.check and self.checkpoint is not None:
+            raise InvalidOption(
+                "--check trains a few steps from the beginning and keeps nothing; leave --checkpoint out"
+            )
+        Search(memory=self.memory)
+
+
+def graph_of(workload: Trainable) -> Graph:
+    """The graph of a training step."""
+    return capture(
+        workload.model,
+        workload.loss_fn,
+        workload.batch,
+        optimizer=workload.optimizer,
+        optimizer_options=workload.optimizer_options,
+    )
+
+
+def plan_for(
+    graph: Graph,
+    size: int,
+    options: RunOptions,
+    wanted: Plan | str,
+    report: Report | None = None,
+) -> Plan:
+    """The plan that is given, or one of that name for so many workers."""
+    if isinstance(wanted, Plan):
+        return wanted
+    return choose_plan(graph, size, wanted, memory=options.memory, report=report, seed=options.seed)
+
+
+def choose_plan(
+    graph: Graph,
+    num_workers: int,
+    name: str,
+    *,
+    memory: int | str | None = None,
+    report: Report | None = None,
+    **search: Any,
+) -> Plan:
+    """The plan of that name for so many processes of this machine: the fastest, the smallest, a recipe or another system's."""
+    on = find_cluster(f"local:{num_workers}")
+    if name in OBJECTIVES:
+        best: Plan = make_plan(  # type: ignore[call-overload]
+            graph, on, objective=OBJECTIVES[name], memory=memory, report=report, **search
+        )
+        return best
+    if name in ("turning-point", "mcmc"):
+        algorithm = "mcmc" if name == "mcmc" else "frontier"
+        frontier: Frontier = make_plan(
+            graph, on, algorithm=algorithm, memory=memory, report=report, **search
+        )
+        found = frontier.turning_point() if name == "turning-point" else frontier.fastest(memory)
+    elif num_workers == 1:
+        return choose_plan(graph, 1, "fastest", memory=memory, report=report, **search)
+    else:
+        costs = CostModel()
+        found = evaluate(graph, other_plan(name, coarsen(graph), on, costs), costs)
+    limit = memory_limit(on, Search(memory=memory))
+    if figures_of(found).memory > limit:
+        raise does_not_fit(limit, found, largest_tensors(graph))
+    return found

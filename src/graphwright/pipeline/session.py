@@ -1,0 +1,144 @@
+"""A run of workers: those that are started here, and again when one is lost, or those of torchrun, of which this process is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from graphwright.errors import DoesNotFit, GraphwrightError
+from graphwright.ir import Graph
+from graphwright.pipeline.planning import RunOptions, graph_of, plan_for
+from graphwright.plans import Plan
+from graphwright.run import launch, world
+from graphwright.run.checkpoint_folder import latest
+from graphwright.run.compare import compare, doubled, same_program
+from graphwright.run.elastic import Attempt, elastic
+from graphwright.run.outcome import Outcome, Restart
+from graphwright.run.together import together
+from graphwright.run.training import JOIN_SECONDS, Make, Trained, Training, read_notes, train
+
+STEPS, CHECKED_STEPS = 10, 3
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A run that can begin: all was checked. Without a plan, this process is a rank of torchrun's."""
+
+    make: Make
+    graph: Graph
+    options: RunOptions
+    plan: Plan | None
+    resume: Path | None
+    num_done: int
+
+    @property
+    def num_steps(self) -> int:
+        """Steps in all, those of the checkpoint included."""
+        return self.options.steps or (CHECKED_STEPS if self.options.check else STEPS)
+
+    def run(self, say: Say = print) -> Outcome:
+        """Train, or compare; what is worth telling is told with `say`, on one of the ranks."""
+        if self.plan is None:
+            return self._join(say)
+        self._introduce(self.plan, self.resume, say)
+        if self.options.check:
+            results = launch(self.plan.cluster.num_devices)(compare, *self._comparison(self.plan))
+            return Outcome(plan=self.plan, comparison=results[0])
+        if self.num_done >= self.num_steps:
+            return self._outcome(self.plan, [], ())
+        with TemporaryDirectory(prefix="graphwright-") as folder:
+            return self._start(self.plan, Path(folder) / "steps", say)
+
+    def _start(self, plan: Plan, notes: Path, say: Say) -> Outcome:
+        """Train on workers that are started here, and again on fewer where that was asked for."""
+        plans, restarts = [plan], list[Restart]()
+
+        def arguments(attempt: Attempt) -> tuple[object, ...]:
+            if attempt.failure is not None:
+                restarts.append(Restart.after(attempt))
+                say(restarts[-1].line)
+                plans.append(self._plan_again(attempt))
+                self._introduce(plans[-1], attempt.checkpoint, say)
+            return (self._training(plans[-1], attempt.checkpoint, notes),)
+
+        if self.options.elastic:
+            assert self.options.checkpoint is not None
+            go = elastic(plan.cluster.num_devices, self.options.checkpoint)
+            go(train, arguments, checkpoint=self.resume)
+        else:
+            launch(plan.cluster.num_devices)(train, self._training(plan, self.resume, notes))
+        return self._outcome(plans[-1], read_notes(notes), tuple(restarts))
+
+    def _join(self, say: Say) -> Outcome:
+        """Take part as a rank; the first one plans for all."""
+        here, options = world(timeout=JOIN_SECONDS), self.options
+        is_first = here.rank == 0
+        plan = together(
+            lambda: plan_for(self.graph, here.size, options, options.plan) if is_first else None
+        )[0]
+        assert plan is not None
+        if is_first:
+            self._introduce(plan, self.resume, say)
+        if options.check:
+            found = compare(*self._comparison(plan))
+            return Outcome(plan=plan, comparison=found, is_first=is_first)
+        return self._outcome(plan, train(self._training(plan, self.resume, None)), (), is_first)
+
+    def _plan_again(self, attempt: Attempt) -> Plan:
+        """For the workers that are left: of the same name, or the fastest where a plan was given."""
+        name = self.options.plan if isinstance(self.options.plan, str) else "fastest"
+        try:
+            return plan_for(self.graph, attempt.num_workers, self.options, name)
+        except DoesNotFit as error:
+            raise error from attempt.failure
+
+    def _training(self, plan: Plan, resume: Path | None, notes: Path | None) -> Training:
+        options = self.options
+        return Training(
+            make=self.make,
+            graph=self.graph,
+            plan=plan,
+            num_steps=self.num_steps,
+            seed=options.seed,
+            checkpoint=options.checkpoint,
+            every=options.every,
+            resume=resume,
+            notes=notes,
+            quiet=options.quiet,
+        )
+
+    def _comparison(self, plan: Plan) -> tuple[Training, bool]:
+        """What is compared: in float64, unless the model makes another graph of it."""
+        training = self._training(plan, None, None)
+        try:
+            graph = graph_of(doubled(self.make("meta")))
+        except (GraphwrightError, RuntimeError):
+            return training, False
+        precise = same_program(plan, self.graph, graph)
+        if precise is None:
+            return training, False
+        return replace(training, graph=graph, plan=precise), True
+
+    def _introduce(self, plan: Plan, resume: Path | None, say: Say) -> None:
+        figures, size = plan.figures, plan.cluster.num_devices
+        predicted = "" if figures is None else f", predicted {figures}"
+        name = self.options.plan if isinstance(self.options.plan, str) else plan.algorithm
+        made = "" if plan.algorithm in (name, "frontier") else f" (that of {plan.algorithm})"
+        say(f"{size} worker{'s' * (size != 1)}, plan {name}{made}{predicted}")
+        if resume is not None:
+            say(f"from {resume}")
+
+    def _outcome(
+        self, plan: Plan, steps: list[Trained], restarts: tuple[Restart, ...], is_first: bool = True
+    ) -> Outcome:
+        folder = self.options.checkpoint
+        return Outcome(
+            plan=plan,
+            steps=tuple(steps),
+            restarts=restarts,
+            checkpoint=None if folder is None else latest(folder),
+            is_first=is_first,
+        )
