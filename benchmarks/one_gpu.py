@@ -8,6 +8,7 @@ equal to 1e-8 relative to each tensor's largest element.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import sys
 from dataclasses import replace
@@ -130,6 +131,7 @@ def main() -> int:
         eager_ms = timed(run, 10) * 1e3
         eager_gb = torch.cuda.max_memory_allocated() / 1e9
         del run
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         base = torch.cuda.memory_allocated()

@@ -204,7 +204,7 @@ def main() -> int:
         plans = {"ours, data": data_parallel(graph, on), "ours": fastest}
         start = perf_counter()
         seconds = gw.launch(WORKERS, timeout=900)(
-            race, name, plans, *((3, 3) if options.quick else (6, 4))
+            race, name, plans, *((3, 3) if options.quick else (4, 3))
         )[0]
         median = {way: statistics.median(s) for way, s in seconds.items()}
         best = min(median[way] for way in OTHERS if way in median)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -18,6 +19,7 @@ from graphwright.plans import (
     Instruction,
     Program,
     Sharding,
+    Together,
     boxes,
 )
 
@@ -27,12 +29,21 @@ def programs_of(lowered: Lowered) -> list[Program]:
 
 
 def shared(program: Program) -> list[Collective | Exchange]:
-    """What a rank does together with others."""
+    """What a rank does together with others; sums that go together one by one."""
     return [
         i
-        for i in program.instructions
+        for i in instructions_of(program)
         if isinstance(i, Collective) or (isinstance(i, Exchange) and (i.sends or i.receives))
     ]
+
+
+def instructions_of(program: Program) -> Iterator[Instruction]:
+    """The instructions, with sums that go together one by one."""
+    for i in program.instructions:
+        if isinstance(i, Together):
+            yield from i.sums
+        else:
+            yield i
 
 
 def check_programs(lowered: Lowered) -> list[Program]:
@@ -58,6 +69,8 @@ def reads(instruction: Instruction) -> list[int]:
             return []
         case Collective() | Cut():
             return [instruction.value]
+        case Together():
+            return [each.value for each in instruction.sums]
         case Exchange():
             return [] if instruction.value is None else [instruction.value]
 
@@ -68,6 +81,8 @@ def makes(instruction: Instruction) -> tuple[int, ...]:
             return instruction.outputs
         case Exchange():
             return () if instruction.output is None else (instruction.output,)
+        case Together():
+            return tuple(each.output for each in instruction.sums)
         case _:
             return (instruction.output,)
 
@@ -179,7 +194,7 @@ def check_cover(exchange: Exchange, overlapping: bool = False) -> None:
 def kinds_of(program: Program) -> Counter[str]:
     """How many of each instruction there are, calls by their operator."""
     found: Counter[str] = Counter()
-    for i in program.instructions:
+    for i in instructions_of(program):
         match i:
             case Call():
                 found[i.op] += 1

@@ -219,8 +219,13 @@ class Expansion:
             or (name in site.results and not source.is_partial)
             or any(self.source(old) == source for old in site.replaces.get(name, ()))
         )
-        early = tuple(dict.fromkeys(n for r, n in moved if not site.late[r]))
-        return _Reuse("after" if early and not stays else None, early)
+        shape = site.graph.tensors[name].type.shape
+        early = dict.fromkeys(n for r, n in moved if not site.late[r])
+        whole = [
+            n for n in early if _has_all(n, shape)
+        ]  # the rest cannot be brought back from others
+        after = tuple(dict.fromkeys([*whole, *early]))
+        return _Reuse("after" if whole and not stays else None, after)
 
     def _late_copy(self, name: str, needed: Sharding) -> Copy:
         """The copy that late nodes read."""
@@ -259,10 +264,24 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class _Reuse:
-    """Which copy of a tensor is kept, and the shardings to which it is moved for forward nodes, in their order."""
+    """Which copy of a tensor is kept, and the shardings to which it is moved for forward nodes: in their order, those with all of it first."""
 
     kept: Kept | None
     moved: tuple[Sharding, ...]
+
+
+@lru_cache(maxsize=65536)
+def _has_all(sharding: Sharding, shape: tuple[int, ...]) -> bool:
+    """Whether all of a tensor is there: an operator with strides leaves out what it does not read."""
+    for dim, pieces in sharding.pieces:
+        end = 0
+        for start, stop in sorted(pieces):
+            if start > end:
+                return False
+            end = max(end, stop)
+        if end < shape[dim]:
+            return False
+    return True
 
 
 def place_node(site: Site, node: Node, strategy: Strategy, cluster: Cluster) -> Placed:

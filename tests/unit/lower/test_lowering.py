@@ -188,6 +188,24 @@ def test_rows_of_an_image_need_a_halo():
     assert apart(graph, plan, values) < 1e-13
 
 
+def test_what_has_gaps_is_not_all_that_is_kept():
+    """A convolution with strides reads columns [0, 3) and [4, 7) of 8: the rest cannot be brought back from that."""
+    torch.manual_seed(0)
+    image = torch.randn(2, 2, 8, 8, dtype=torch.float64)
+    model = nn.Sequential(nn.ReLU(), nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 2, 1, stride=2))
+    graph, values = step_of(model, (image, image[:, :, ::2, ::2].contiguous()))
+    strided = [n for n in graph.nodes if n.op == "aten.convolution"][1]
+    (read,) = [n for n in strided.inputs if n is not None and n in {o.name for o in graph.nodes}]
+    strategies = {read: "i2", strided.name: "y1"}
+    plan = make_plan(graph, TWO, strategies, keep={read: "after"})
+    lowered = lower(graph, plan, costs=COSTS)
+    needed = [lowered.expansion.placed[lowered.expansion.site.position[strided.name]].inputs[0]]
+    assert [dict(n.pieces)[3] for n in needed] == [((0, 3), (4, 7))]
+    check_programs(lowered)
+    assert lowered.expansion.kept(read) is None
+    assert apart(graph, plan, values) < 1e-13
+
+
 def test_rows_of_a_table():
     table = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 4))
     index = torch.tensor([[0, 6, 3], [2, 2, 5]])

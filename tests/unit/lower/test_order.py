@@ -23,9 +23,10 @@ def positions(lowered):
     """Where each node, and each hop of a tensor's moves, stands in the order."""
     nodes = {b.node: at for at, b in enumerate(lowered.blocks) if b.node is not None}
     hops = {}
-    for at, b in enumerate(lowered.blocks):
-        if b.move is not None:
-            hops[b.move.tensor, b.move.target, b.move.turn, b.hop] = at
+    for at, block in enumerate(lowered.blocks):
+        for b in (*block.before, block):  # small sums go together
+            if b.move is not None:
+                hops[b.move.tensor, b.move.target, b.move.turn, b.hop] = at
     return nodes, hops
 
 
@@ -46,7 +47,8 @@ def test_every_node_and_every_transferring_hop_stands_once():
     lowered = lower(graph, random_plan(graph, FOUR, 3), costs=COSTS)
     nodes, hops = positions(lowered)
     assert sorted(nodes) == list(range(len(graph.nodes)))
-    assert len(nodes) + len(hops) == len(lowered.blocks)
+    joined = sum(len(b.before) for b in lowered.blocks)
+    assert len(nodes) + len(hops) == len(lowered.blocks) + joined
     x = lowered.expansion
     wanted = {
         (name, target, turn, k)
