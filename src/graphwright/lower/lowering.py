@@ -9,14 +9,17 @@ The order is that of the simulated step (`order`), the same for all ranks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 
-from graphwright.ir import CONSTANT_OP, Graph, collection_paused
+from graphwright.describe import Types
+from graphwright.ir import CONSTANT_OP, Attr, Graph, collection_paused
 from graphwright.lower.buckets import fill_buckets
 from graphwright.lower.moves import as_box, changed_axes, group_of, lower_hop, lower_slice
 from graphwright.lower.order import Block, order_blocks
+from graphwright.machine import Device
 from graphwright.plans import (
     Box,
     Call,
@@ -32,14 +35,33 @@ from graphwright.plans import (
     boxes,
 )
 from graphwright.simulate import CostModel, schedule
-from graphwright.tasks import Copy, Costs, Expansion, Move, Site, assemble
+from graphwright.tasks import Copy, Costs, Expansion, Move, Site, Traffic, assemble
 from graphwright.tasks.expansion import resting
+
+PATIENCE = 4.0
+"""Results of what moves are taken to arrive so many times later than predicted: whoever waits for one in vain holds up all that comes after it."""
 
 
 def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
-    """Everything that the programs of all ranks have in common; `program(rank)` is one of them."""
+    """Everything that the programs of all ranks have in common; `program(rank)` is one of them.
+
+    Without `costs` the order goes by formulas alone, so that it is the same in every process.
+    """
     with collection_paused():
-        return Lowered(graph, plan, CostModel() if costs is None else costs)
+        return Lowered(graph, plan, CostModel(measured=False) if costs is None else costs)
+
+
+class _Patient:
+    """Costs by which everything that moves takes longer."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+
+    def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
+        return self.costs.compute(op, attrs, types, device)
+
+    def communicate(self, traffic: Traffic) -> float:
+        return PATIENCE * self.costs.communicate(traffic)
 
 
 class Lowered:
@@ -47,7 +69,7 @@ class Lowered:
 
     def __init__(self, graph: Graph, plan: Plan, costs: Costs) -> None:
         self.graph, self.plan = graph, plan
-        self.expansion = Expansion(Site(graph), plan, costs)
+        self.expansion = Expansion(Site(graph), plan, _Patient(costs))
         tasks = assemble(self.expansion)
         blocks, first_reader = order_blocks(self.expansion, tasks, schedule(tasks))
         self.blocks = fill_buckets(self.expansion, blocks, first_reader)

@@ -28,12 +28,15 @@ _OPERATIONS = {
 
 @dataclass(slots=True)
 class _Waiting:
-    """A result under way, and what is to be done with it once it is there."""
+    """A result under way, what is to be done with it once it is there, and what is read until then: its memory must not be free before."""
 
     get: Callable[[], torch.Tensor]
+    reads: torch.Tensor | None = None
 
     def wait(self) -> torch.Tensor:
-        return self.get()
+        found = self.get()
+        self.reads = None
+        return found
 
 
 class GroupLinks:
@@ -59,7 +62,9 @@ class GroupLinks:
         if what.kind == "all_gather":
             given = front(value, what.dim, max(what.sizes))
             begun = functional.all_gather_into_tensor(given, len(what.group), name)
-            return _Waiting(lambda: joined(functional.wait_tensor(begun), what.sizes, what.dim))
+            return _Waiting(
+                lambda: joined(functional.wait_tensor(begun), what.sizes, what.dim), given
+            )
         given = parted(value, what.sizes, what.dim)
         operation = _OPERATIONS[what.reducer]
         begun = functional.reduce_scatter_tensor(given, operation, len(what.group), name)
@@ -67,20 +72,24 @@ class GroupLinks:
         return _Waiting(
             lambda: (
                 functional.wait_tensor(begun).narrow(0, 0, size).movedim(0, what.dim).contiguous()
-            )
+            ),
+            given,
         )
 
     def sum_all(self, what: Together, values: Sequence[torch.Tensor]) -> Sequence[Pending]:
         """Begin several sums at once."""
         first = what.sums[0]
-        given = [
-            value if each.free and value.is_contiguous() else value.clone().contiguous()
-            for each, value in zip(what.sums, values, strict=True)
-        ]
         functional: Any = torch.ops._c10d_functional
         name, operation = self.groups[first.group].group_name, _OPERATIONS[first.reducer]
-        begun = functional.all_reduce_coalesced_(given, operation, name)
-        return [_Waiting(partial(functional.wait_tensor, each)) for each in begun]
+        flat = torch.cat([value.reshape(-1) for value in values])
+        begun = functional.all_reduce_(flat, operation, name)
+        shapes = [value.shape for value in values]
+
+        def get(number: int) -> torch.Tensor:
+            parts = torch.split(functional.wait_tensor(begun), [shape.numel() for shape in shapes])
+            return parts[number].view(shapes[number])
+
+        return [_Waiting(partial(get, number)) for number in range(len(shapes))]
 
     def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
         """Begin an exchange; what a rank has itself is in its place at once, what arrives in one piece is received there (Tofu section 6)."""
@@ -128,7 +137,7 @@ class GroupLinks:
             pieces = torch.split(functional.wait_tensor(begun), received)
             return complete(what, out, dict(zip(what.group, pieces, strict=True)))
 
-        return _Waiting(get)
+        return _Waiting(get, flat)
 
 
 # -- from values to buffers and back ------------------------------------------------------------------
