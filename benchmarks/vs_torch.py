@@ -2,7 +2,7 @@
 
 Every way trains the same model on the same batch from the same weights, in the same processes, in turns: round by round each way takes a few steps. The median of all
 steps is shown, with its quartiles. Tensor parallelism splits the products that torch's ColwiseParallel and RowwiseParallel can split, everything else is on every
-process; FSDP2 shards every block. The plan is the fastest by prediction (`gw.plan`), nothing is tried out.
+process; FSDP2 shards every block. The plan is the fastest by prediction (`gw.plan`), nothing is tried out; what collectives take is measured before, as `graphwright calibrate --cluster local:2` does.
 Targets: at least level with the best of the others everywhere (within 5%), at least 1.3 times as fast as DistributedDataParallel where fully-connected or embedding weights
 dominate, and our own data-parallel plan within 5% of DistributedDataParallel.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -22,9 +24,11 @@ import graphwright as gw
 from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
 from graphwright.capture.batch import split_batch
-from graphwright.machine import cluster
+from graphwright.machine import Store, cluster
 from graphwright.partition import data_parallel
 from graphwright.plans import Plan, figures_of
+from graphwright.run.measure_links import measure_local
+from graphwright.simulate import CostModel
 from graphwright.zoo.workload import Workload
 
 WORKERS = 2
@@ -193,14 +197,16 @@ def main() -> int:
         else ("alexnet", "mlp", "dlrm", "rnn", "transformer")
     )
     rows, misses, results = [], [], {}
+    on, folder = cluster(f"local:{WORKERS}"), TemporaryDirectory()
+    store = Store(Path(folder.name) / "costs.sqlite")
+    measure_local(on, store=store)
     for name in names:
         workload = load(name)
         graph = gw.capture(
             workload.model, workload.loss_fn, workload.batch,
             optimizer=torch.optim.SGD, optimizer_options=OPTIONS,
         )  # fmt: skip
-        on = cluster(f"local:{WORKERS}")
-        fastest = gw.plan(graph, on, objective="time")
+        fastest = gw.plan(graph, on, objective="time", costs=CostModel(store))
         plans = {"ours, data": data_parallel(graph, on), "ours": fastest}
         start = perf_counter()
         seconds = gw.launch(WORKERS, timeout=900)(

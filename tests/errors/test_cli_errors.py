@@ -48,7 +48,7 @@ def failure(*arguments: str) -> str:
         (("demo", "--model", "mine.py:make"), "the demo trains models of the zoo"),
         (("capture", "alexnet", "--batch-size", "0"), "greater than or equal to 1"),
         (("calibrate", "--small"), "--batch-size, --small and --plan"),
-        (("calibrate", "--cluster", "dgx-h100"), "between processes on this machine: --cluster local:4"),
+        (("calibrate", "--cluster", "dgx-h100"), "--cluster local:4"),
         (("calibrate", "--cluster", "local:1"), "nobody to talk to"),
         (("calibrate", "mlp", "--device", "tpu"), "there is no device 'tpu' to calibrate"),
         (("calibrate", "mlp", "--limit", "0"), "greater than or equal to 1"),

@@ -1,7 +1,8 @@
 """The order in which every rank runs what it has to: that of the simulated step.
 
-A block is a node, or one hop of a movement; all ranks that take part in one meet in it. Blocks are put into one order for all ranks: by the
-time at which the last of their tasks starts in the simulation, and never before what they wait for. A rank's program leaves out what it has no
+A block is a node, or one hop of a movement; all ranks that take part in one meet in it. Blocks are put into one order for all ranks: nodes by the
+time at which the last of their tasks starts in the simulation, hops by that at which they could start, links being free or not; and never before
+what they wait for. A rank's program leaves out what it has no
 part in, so any two ranks come to what they do together in the same order, and nothing waits for ever.
 
 Blocks wait for more than tasks do. A rank that has all it needs of an exchange gets nothing from it in the simulation; in its program the exchange
@@ -40,7 +41,7 @@ def order_blocks(
     blocks, block_of = _find_blocks(x, tasks, moves)
     count = len(blocks)
     begins = np.zeros(count, dtype=np.int64)
-    np.maximum.at(begins, block_of, schedule.start)
+    np.maximum.at(begins, block_of, np.where(tasks.kind == 0, schedule.start, schedule.ready))
     key = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(key, block_of, tasks.key)
     before = np.repeat(np.arange(len(tasks)), np.diff(tasks.succ_ptr))

@@ -65,16 +65,26 @@ class GroupLinks:
             return _Waiting(
                 lambda: joined(functional.wait_tensor(begun), what.sizes, what.dim), given
             )
-        given = parted(value, what.sizes, what.dim)
-        operation = _OPERATIONS[what.reducer]
-        begun = functional.reduce_scatter_tensor(given, operation, len(what.group), name)
-        size = what.sizes[what.group.index(dist.get_rank())]
-        return _Waiting(
-            lambda: (
-                functional.wait_tensor(begun).narrow(0, 0, size).movedim(0, what.dim).contiguous()
-            ),
-            given,
-        )
+        return self._reduce_scatter(what, parted(value, what.sizes, what.dim), name)
+
+    def _reduce_scatter(self, what: Collective, given: torch.Tensor, name: str) -> Pending:
+        """Terms to parts; with Gloo every rank gets the terms of its part and adds them up: PyTorch's own reads memory that is free by then."""
+        functional: Any = torch.ops._c10d_functional
+        count, size = len(what.group), what.sizes[what.group.index(dist.get_rank())]
+        if self.batched:
+            operation = _OPERATIONS[what.reducer]
+            begun = functional.reduce_scatter_tensor(given, operation, count, name)
+        else:
+            parts = [given.shape[0] // count] * count
+            begun = functional.all_to_all_single(given, parts, parts, name)
+
+        def get() -> torch.Tensor:
+            found: torch.Tensor = functional.wait_tensor(begun)
+            if not self.batched:
+                found = combined(what.reducer, found.view(count, -1, *found.shape[1:]))
+            return found.narrow(0, 0, size).movedim(0, what.dim).contiguous()
+
+        return _Waiting(get, given)
 
     def sum_all(self, what: Together, values: Sequence[torch.Tensor]) -> Sequence[Pending]:
         """Begin several sums at once."""
@@ -141,6 +151,19 @@ class GroupLinks:
 
 
 # -- from values to buffers and back ------------------------------------------------------------------
+
+
+def combined(reducer: str, terms: torch.Tensor) -> torch.Tensor:
+    """Terms along the first dim put together."""
+    match reducer:
+        case "sum":
+            return terms.sum(0, dtype=terms.dtype)
+        case "prod":
+            return terms.prod(0, dtype=terms.dtype)
+        case "max" | "any":
+            return terms.amax(0)
+        case _:
+            return terms.amin(0)
 
 
 def front(value: torch.Tensor, dim: int, size: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ A process without torchrun's variables is a world of one and needs no process gr
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from dataclasses import dataclass
@@ -78,6 +79,9 @@ def world(*, device: str | None = None, timeout: float = JOIN_SECONDS) -> World:
         return World(rank=0, size=1, local_rank=0, device=place, backend=None)
     found = _join(variables, device, timeout)
     _joined = torch.distributed.group.WORLD, found
+    atexit.register(
+        leave
+    )  # threads of a group that is still there when the process ends would end it by force
     return found
 
 
