@@ -102,12 +102,15 @@ class GroupLinks:
         return [_Waiting(partial(get, number)) for number in range(len(shapes))]
 
     def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
-        """Begin an exchange; what a rank has itself is in its place at once, what arrives in one piece is received there (Tofu section 6)."""
+        """Begin an exchange; what a rank has itself is in its place at once."""
         out = begin_output(what, value if value is not None else self._empty(what), value)
         if what.group:
             return self._all_to_all(what, value, out)
         sends = {rank: packed(value, regions) for rank, regions in by_rank(what.sends)}
-        receives = {rank: landing(out, regions) for rank, regions in by_rank(what.receives)}
+        receives = {
+            rank: out.new_empty(sum(map(volume, regions)))
+            for rank, regions in by_rank(what.receives)
+        }
         works = self._messages(what.tag, sends, receives)
 
         def get() -> torch.Tensor:
@@ -209,10 +212,8 @@ def volume(region: Box) -> int:
 
 
 def packed(value: torch.Tensor | None, regions: Sequence[Box]) -> torch.Tensor:
-    """Regions of a value, one after the other; a single one that lies together in memory as it is."""
+    """Regions of a value, one after the other, in memory of their own."""
     assert value is not None
-    if len(regions) == 1 and window(value, regions[0]).is_contiguous():
-        return window(value, regions[0])
     return torch.cat([window(value, region).reshape(-1) for region in regions])
 
 
@@ -227,18 +228,9 @@ def begin_output(what: Exchange, like: torch.Tensor, value: torch.Tensor | None)
     return out
 
 
-def landing(out: torch.Tensor, regions: Sequence[Box]) -> torch.Tensor:
-    """Where to receive regions: in their place if that lies together in memory, else in memory of their own."""
-    if len(regions) == 1 and window(out, regions[0]).is_contiguous():
-        return window(out, regions[0])
-    return out.new_empty(sum(map(volume, regions)))
-
-
 def complete(what: Exchange, out: torch.Tensor, received: dict[int, torch.Tensor]) -> torch.Tensor:
     """The output with everything that was received in its place."""
     for rank, regions in by_rank(what.receives):
-        if received[rank].data_ptr() == window(out, regions[0]).data_ptr():
-            continue
         pieces = torch.split(received[rank].reshape(-1), [volume(region) for region in regions])
         for region, piece in zip(regions, pieces, strict=True):
             place = window(out, region)
