@@ -1,6 +1,6 @@
 """Our fastest plan against DistributedDataParallel, FSDP2 and tensor parallelism, on processes of this machine.
 
-Every way trains the same model on the same batch from the same weights, in the same processes, in turns: round by round each way takes a few steps. The median of all
+Every way but FSDP2 trains the same model on the same batch from the same weights, in the same processes, in turns: round by round each way takes a few steps; FSDP2 follows in processes of its own. The median of all
 steps is shown, with its quartiles. Tensor parallelism splits the products that torch's ColwiseParallel and RowwiseParallel can split, everything else is on every
 process; FSDP2 shards every block. The plan is the fastest by prediction (`gw.plan`), nothing is tried out; what collectives take is measured before, as `graphwright calibrate --cluster local:2` does.
 Targets: at least level with the best of the others everywhere (within 5%), at least 1.3 times as fast as DistributedDataParallel where fully-connected or embedding weights
@@ -141,7 +141,7 @@ def tensor_parallel(workload: Workload, rank: int, size: int) -> Run:
                 way = RowwiseParallel() if k % 2 else ColwiseParallel()
                 ways[f"{path}.{name}".lstrip(".")] = way
     if not ways:
-        raise NotImplementedError("nothing to split")
+        raise ValueError("it has no pair of products to split")
     parallelize_module(workload.model, mesh, ways)
     inputs, targets = split_batch(workload.batch, has_targets=True)
     return eager(workload.model, workload, inputs, targets)
@@ -194,7 +194,7 @@ def race(
 
 
 def with_fsdp(name: str, counts: tuple[int, int]) -> dict[str, list[float]]:
-    """FSDP2 in processes of its own: over Gloo PyTorch's reduce_scatter now and then corrupts memory, and the others must not suffer."""
+    """FSDP2 in processes of its own, after the others: in theirs, workers crashed in three of three runs."""
     try:
         found = gw.launch(WORKERS, timeout=900)(race, name, ("fsdp2",), {}, *counts)[0]
     except WorkerFailed as error:

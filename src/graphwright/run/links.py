@@ -68,7 +68,7 @@ class GroupLinks:
         return self._reduce_scatter(what, parted(value, what.sizes, what.dim), name)
 
     def _reduce_scatter(self, what: Collective, given: torch.Tensor, name: str) -> Pending:
-        """Terms to parts; with Gloo every rank gets the terms of its part and adds them up: PyTorch's own reads memory that is free by then."""
+        """Terms to parts; with Gloo every rank gets the terms of its part and adds them up: processes that called PyTorch's own crashed (docs/decisions/0011)."""
         functional: Any = torch.ops._c10d_functional
         count, size = len(what.group), what.sizes[what.group.index(dist.get_rank())]
         if self.batched:
