@@ -31,7 +31,7 @@ from graphwright.machine import Cluster, cluster
 from graphwright.partition import random_plan, replicate
 from graphwright.plans import Plan, boxes
 from graphwright.run.draw import is_random
-from graphwright.run.module import cut
+from graphwright.run.local import cut
 from graphwright.zoo import Workload
 
 STEPS = 3

@@ -19,7 +19,8 @@ from graphwright.run.links import (
     packed,
     parted,
 )
-from graphwright.run.module import build_module, cut, run_module
+from graphwright.run.local import cut
+from graphwright.run.module import build_module, run_module
 from graphwright.tasks.expansion import resting
 
 CPU = torch.device("cpu")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from graphwright.ir import Graph, TensorType, parse_text, to_text
 from graphwright.lower import Lowered, lower, lower_hop
-from graphwright.lower.moves import as_box, lower_slice
+from graphwright.lower.moves import lower_slice
 from graphwright.machine import cluster
 from graphwright.partition import random_plan
-from graphwright.plans import Call, Exchange, Program, boxes
+from graphwright.plans import Call, Exchange, Program, as_box, boxes
 from graphwright.run.module import build_module, run_module
 from graphwright.simulate import CostModel
 from graphwright.tasks import Movements

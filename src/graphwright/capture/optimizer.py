@@ -129,6 +129,11 @@ def rate_label(group: int) -> str:
     return f"optimizer.{RATE}.{group}"
 
 
+def is_rate(name: str) -> bool:
+    """Whether an input of a graph is the learning rate of a group."""
+    return name.startswith(f"optimizer.{RATE}.")
+
+
 @contextmanager
 def stepping() -> Iterator[None]:
     """Let optimizers treat their counters as tensors."""

@@ -17,7 +17,7 @@ import numpy as np
 from graphwright.describe import Types
 from graphwright.ir import CONSTANT_OP, Attr, Graph, collection_paused
 from graphwright.lower.buckets import fill_buckets
-from graphwright.lower.moves import as_box, changed_axes, group_of, lower_hop, lower_slice
+from graphwright.lower.moves import changed_axes, group_of, lower_hop, lower_slice
 from graphwright.lower.order import Block, order_blocks
 from graphwright.machine import Device
 from graphwright.plans import (
@@ -32,11 +32,11 @@ from graphwright.plans import (
     Rows,
     Sharding,
     Together,
+    as_box,
     boxes,
 )
 from graphwright.simulate import CostModel, schedule
-from graphwright.tasks import Copy, Costs, Expansion, Move, Site, Traffic, assemble
-from graphwright.tasks.expansion import resting
+from graphwright.tasks import Copy, Costs, Expansion, Move, Site, Traffic, assemble, resting
 
 PATIENCE = 4.0
 """Results of what moves are taken to arrive so many times later than predicted: whoever waits for one in vain holds up all that comes after it."""

@@ -14,7 +14,18 @@ import numpy as np
 
 from graphwright.ir import TensorType
 from graphwright.machine import Cluster
-from graphwright.plans import Box, Collective, Cut, Exchange, Mesh, Partial, Sharding, Split, boxes
+from graphwright.plans import (
+    Box,
+    Collective,
+    Cut,
+    Exchange,
+    Mesh,
+    Partial,
+    Sharding,
+    Split,
+    as_box,
+    boxes,
+)
 from graphwright.tasks import Hop, fetch
 
 
@@ -96,11 +107,6 @@ def _sizes(sharding: Sharding, type: TensorType, group: Sequence[int], dim: int)
 
 def _box(sharding: Sharding, type: TensorType, rank: int) -> Box:
     return as_box(boxes(sharding, type.shape)[sharding.mesh.devices.index(rank)])
-
-
-def as_box(bounds: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Box:
-    """(start, stop) of each dim, from an array of them."""
-    return tuple((start, stop) for start, stop in bounds.tolist())
 
 
 def _relative(region: Box, origin: Box) -> Box:

@@ -19,7 +19,6 @@ from graphwright.plans.plan import (
     make_plan,
 )
 from graphwright.plans.program import (
-    Box,
     Call,
     Collective,
     Constant,
@@ -32,12 +31,14 @@ from graphwright.plans.program import (
     Together,
 )
 from graphwright.plans.sharding import (
+    Box,
     Partial,
     Pieces,
     Placement,
     Replicated,
     Sharding,
     Split,
+    as_box,
     boxes,
     check_sharding,
     even_cuts,
@@ -91,6 +92,7 @@ __all__ = [
     "TaskGraph",
     "Together",
     "Values",
+    "as_box",
     "boxes",
     "check_keep",
     "check_plan",

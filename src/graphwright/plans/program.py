@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphwright.ir import Attr, Attrs, TensorType
+from graphwright.plans.sharding import Box
 
-Box = tuple[tuple[int, int], ...]
-"""(start, stop) of each dim."""
 Shape = tuple[int, ...]
 
 

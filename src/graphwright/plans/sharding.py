@@ -52,6 +52,8 @@ class Partial:
 
 
 Placement = Split | Replicated | Partial
+Box = tuple[tuple[int, int], ...]
+"""(start, stop) of each dim."""
 Pieces = tuple[tuple[int, int], ...]
 
 
@@ -148,6 +150,11 @@ def boxes(sharding: Sharding, shape: tuple[int, ...]) -> NDArray[np.int64]:
         made[:, dim] = pieces[part_numbers(sharding.mesh, axes)]
     made.setflags(write=False)
     return made
+
+
+def as_box(bounds: NDArray[np.int64]) -> Box:
+    """(start, stop) of each dim in plain numbers, from an array of them such as a row of `boxes`."""
+    return tuple((start, stop) for start, stop in bounds.tolist())
 
 
 @lru_cache(maxsize=65536)

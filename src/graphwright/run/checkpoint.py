@@ -26,19 +26,11 @@ from graphwright.errors import (
     InvalidShard,
 )
 from graphwright.ir import TensorType, parse_type
+from graphwright.plans import as_box
 from graphwright.run.calls import tensor_type
 from graphwright.run.checkpoint_folder import commit, find, hidden_folder, latest
 from graphwright.run.checkpoint_index import Index, read_index
-from graphwright.run.shards import (
-    Part,
-    Shard,
-    cut,
-    distinct_boxes,
-    held_box,
-    is_empty,
-    to_box,
-    whole_box,
-)
+from graphwright.run.shards import Part, Shard, cut, distinct_boxes, held_box, is_empty, whole_box
 from graphwright.run.together import rank_and_size, together
 
 Offer = tuple[str, tuple[int, ...], str]
@@ -227,7 +219,7 @@ def _own_part(shard: Shard, rank: int) -> Part | None:
         whole = shard.local.new_empty(shard.type.shape)
         return Part(shard.type, whole_box(shard.type.shape), whole)
     position = shard.sharding.mesh.devices.index(rank)
-    own = to_box(distinct_boxes(shard.sharding, shard.type.shape, shard.name)[position])
+    own = as_box(distinct_boxes(shard.sharding, shard.type.shape, shard.name)[position])
     return None if is_empty(own) else Part(shard.type, own, cut(shard.local, box, own))
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from graphwright.errors import InvalidCheckpoint, InvalidGraph
 from graphwright.ir import TensorType, parse_type
-from graphwright.run.shards import Box, sizes
+from graphwright.plans import Box
+from graphwright.run.shards import sizes
 
 INDEX = "graphwright.json"
 FORMAT = "graphwright checkpoint"

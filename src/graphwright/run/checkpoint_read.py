@@ -34,8 +34,9 @@ from torch.futures import Future
 
 from graphwright.errors import GraphwrightError, InvalidCheckpoint
 from graphwright.ir import TensorType
+from graphwright.plans import Box
 from graphwright.run.checkpoint_index import Chunk, Index
-from graphwright.run.shards import Box, Part, cut, is_empty, sizes, whole_box
+from graphwright.run.shards import Part, cut, is_empty, sizes, whole_box
 from graphwright.run.together import alone_is_meant
 
 

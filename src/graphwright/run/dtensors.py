@@ -21,26 +21,18 @@ import torch
 from graphwright.errors import InvalidShard
 from graphwright.ir import TensorType
 from graphwright.plans import (
+    Box,
     Mesh,
     Partial,
     Placement,
     Replicated,
     Sharding,
     Split,
+    as_box,
     boxes,
     part_numbers,
 )
-from graphwright.run.shards import (
-    Box,
-    Shard,
-    cut,
-    distinct_boxes,
-    held_box,
-    is_empty,
-    overlap,
-    sizes,
-    to_box,
-)
+from graphwright.run.shards import Shard, cut, distinct_boxes, held_box, is_empty, overlap, sizes
 from graphwright.run.together import rank_and_size
 
 if TYPE_CHECKING:
@@ -121,14 +113,14 @@ def reshard(shard: Shard, sharding: Sharding) -> Shard:
     box = held_box(shard, rank)
     if box is None:
         return Shard(name=shard.name, type=shard.type, sharding=sharding, local=shard.local)
-    wanted = [to_box(row) for row in boxes(sharding, shape)]
+    wanted = [as_box(row) for row in boxes(sharding, shape)]
     if all(
-        to_box(row) == want for row, want in zip(boxes(shard.sharding, shape), wanted, strict=True)
+        as_box(row) == want for row, want in zip(boxes(shard.sharding, shape), wanted, strict=True)
     ):
         return Shard(name=shard.name, type=shard.type, sharding=sharding, local=shard.local)
     terms = part_numbers(mesh, tuple(axis for axis, is_term in enumerate(partial) if is_term))
     moves = _moves(
-        [to_box(row) for row in distinct_boxes(shard.sharding, shape, shard.name)],
+        [as_box(row) for row in distinct_boxes(shard.sharding, shape, shard.name)],
         wanted,
         terms.tolist(),
     )

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import nn
 
-from graphwright.capture.optimizer import STEP, initial_state, twin
+from graphwright.capture.optimizer import STEP, initial_state, is_rate, twin
 from graphwright.capture.replay import bind
 from graphwright.errors import NoInitialValue
 from graphwright.ir import Graph, Role
 from graphwright.plans import Box
-from graphwright.run.module import cut
+from graphwright.run.local import cut
 
 Wanted = Mapping[str, Box]
 """The boxes of the inputs that this rank holds."""
@@ -53,9 +53,7 @@ def initial_parts(
     missing = [
         name
         for name in wanted
-        if name not in found
-        and graph.tensors[name].role is not Role.INPUT
-        and not name.startswith("optimizer.lr.")
+        if name not in found and graph.tensors[name].role is not Role.INPUT and not is_rate(name)
     ]
     if missing:
         raise NoInitialValue(

@@ -19,7 +19,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import ProcessGroup
 
 from graphwright.plans import Box, Collective, Exchange, Together
-from graphwright.run.module import Pending, window
+from graphwright.run.local import window
+from graphwright.run.module import Pending
 
 _OPERATIONS = {
     "sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min",

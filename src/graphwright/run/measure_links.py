@@ -24,8 +24,8 @@ from graphwright.plans import Box, Collective, Exchange, whole_mesh
 from graphwright.run.launch import launch
 from graphwright.run.module import Links
 from graphwright.run.world import World, world
-from graphwright.simulate.communication import record_collectives
-from graphwright.tasks.traffic import all_pairs, rings
+from graphwright.simulate import record_collectives
+from graphwright.tasks import all_pairs, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")

@@ -27,6 +27,7 @@ from graphwright.describe import (
     Tiling,
 )
 from graphwright.describe.scalar import REDUCERS, Array
+from graphwright.run.local import cut, find_rows, hide_rows, move_rows
 
 Inputs = Sequence[torch.Tensor | None]
 Kernel = Callable[[Split, Part, Inputs], tuple[torch.Tensor, ...]]
@@ -118,37 +119,19 @@ def _region(tiling: Tiling, arg: int, bounds: Regions) -> Region:
 
 def cut_region(tensor: torch.Tensor, region: Region) -> torch.Tensor:
     """The region of `tensor`; what lies beyond its edges holds the fill value."""
-    for dim, piece in enumerate(region):
-        size = tensor.shape[dim]
-        start, stop = max(0, piece.start), min(size, piece.stop)
-        inner = tensor.narrow(dim, min(start, size), max(0, stop - start))
-        before = min(max(0, -piece.start), piece.size)
-        after = piece.size - before - inner.shape[dim]
-        if before or after:
-            pads = [_fill(inner, dim, n, piece.fill) for n in (before, after)]
-            inner = torch.cat([pads[0], inner, pads[1]], dim)
-        tensor = inner
-    return tensor.contiguous()
-
-
-def _fill(like: torch.Tensor, dim: int, count: int, value: float | None) -> torch.Tensor:
-    shape = list(like.shape)
-    shape[dim] = count
-    return like.new_full(shape, 0 if value is None else value)
+    return cut(tensor, [(s.start, s.stop) for s in region], [s.fill for s in region])
 
 
 def _hold(mask: Mask, lo: int, end: int, local: list[torch.Tensor | None]) -> torch.Tensor:
     """Move the index down to the rows [lo, end), and say which of its elements are there; a scatter's source is 0 elsewhere."""
     index = local[mask.index]
     assert index is not None
-    held = (index >= lo) & (index < end)
-    local[mask.index] = torch.where(held, index - lo, torch.zeros_like(index))
+    held = find_rows(index, lo, end)
+    local[mask.index] = move_rows(index, held, lo)
     if mask.scattered is not None:
         source = local[mask.scattered]
         assert source is not None
-        local[mask.scattered] = torch.where(
-            _spread(held, mask.dims, source.dim()), source, torch.zeros_like(source)
-        )
+        local[mask.scattered] = hide_rows(source, held, mask.dims)
     return held
 
 
@@ -158,18 +141,7 @@ def _hide(
     """What a lookup found, 0 for rows that another part holds."""
     if mask.scattered is not None:
         return outputs
-    return tuple(
-        torch.where(_spread(held, mask.dims, out.dim()), out, torch.zeros_like(out))
-        for out in outputs
-    )
-
-
-def _spread(mask: torch.Tensor, dims: tuple[int, ...], rank: int) -> torch.Tensor:
-    order = sorted(range(len(dims)), key=lambda d: dims[d])
-    shape = [1] * rank
-    for d in order:
-        shape[dims[d]] = mask.shape[d]
-    return mask.permute(order).reshape(shape)
+    return tuple(hide_rows(out, held, mask.dims) for out in outputs)
 
 
 def _identical(a: torch.Tensor, b: torch.Tensor) -> bool:

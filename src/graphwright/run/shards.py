@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from graphwright.errors import InvalidShard
 from graphwright.ir import TensorType
-from graphwright.plans import Sharding, boxes
-
-Box = tuple[tuple[int, int], ...]
+from graphwright.plans import Box, Sharding, as_box, boxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +46,7 @@ def held_box(shard: Shard, rank: int) -> Box | None:
     if rank not in shard.sharding.mesh.devices:
         return None
     position = shard.sharding.mesh.devices.index(rank)
-    box = to_box(boxes(shard.sharding, shard.type.shape)[position])
+    box = as_box(boxes(shard.sharding, shard.type.shape)[position])
     local, found = shard.local, str(shard.local.dtype).removeprefix("torch.")
     if local.layout != torch.strided or local.is_meta:
         raise InvalidShard(
@@ -79,11 +77,6 @@ def distinct_boxes(sharding: Sharding, shape: tuple[int, ...], name: str) -> NDA
             )
         made[:, dim] = [own[start, stop] for start, stop in made[:, dim].tolist()]
     return made
-
-
-def to_box(row: NDArray[np.int64]) -> Box:
-    """A row of `boxes` in plain numbers."""
-    return tuple((start, stop) for start, stop in row.tolist())
 
 
 def whole_box(shape: Sequence[int]) -> Box:

@@ -18,13 +18,14 @@ import torch
 from torch import nn
 
 from graphwright.capture.batch import named_tensors, split_batch
-from graphwright.capture.optimizer import learning_rates, rate_label
+from graphwright.capture.optimizer import is_rate, learning_rates, rate_label
 from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import Lowered, lower_hop
 from graphwright.plans import Exchange, Program, Sharding, replicated, whole_mesh
 from graphwright.run.initial import initial_parts
-from graphwright.run.module import Links, build_module, cut, run_module
+from graphwright.run.local import cut
+from graphwright.run.module import Links, build_module, run_module
 from graphwright.run.shards import Shard
 from graphwright.run.world import World
 from graphwright.tasks import Hop
@@ -36,7 +37,7 @@ def kept_inputs(graph: Graph) -> dict[str, TensorType]:
     return {
         name: tensor.type
         for name, tensor in found.items()
-        if tensor.role is not Role.INPUT and not name.startswith("optimizer.lr.")
+        if tensor.role is not Role.INPUT and not is_rate(name)
     }
 
 
@@ -74,12 +75,9 @@ class Step:
             raise StepLost(
                 "an earlier step failed halfway, so the parameters are gone; load a checkpoint with step.load"
             )
-        given = {**self._parts_of(batch), **self._rates(), **self._held}
+        given = {**self.part_of(batch), **self._rates(), **self._held}
         fixed = {n: v for n, v in self._held.items() if n not in self.program.updates}
-        self._held, self._lost = (
-            {},
-            True,
-        )  # what is read last is free at once: nobody else may hold it
+        self._held, self._lost = {}, True  # nobody else may hold what is read last: it is free then
         seed = self.seed + 1_000_003 * self.num_steps
         updates, results = run_module(self.module, given, seed)
         self._held, self._lost = {**fixed, **updates}, False
@@ -89,10 +87,7 @@ class Step:
     # -- what goes in and out ---------------------------------------------------------------------
 
     def part_of(self, batch: Any) -> dict[str, torch.Tensor]:
-        """This rank's part of a whole batch, by the names of the graph's inputs."""
-        return self._parts_of(batch)
-
-    def _parts_of(self, batch: Any) -> dict[str, torch.Tensor]:
+        """This rank's part of a batch, the whole or that part itself, by the names of the graph's inputs."""
         inputs, targets = split_batch(batch, has_targets=self.has_targets)
         given = {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
         found: dict[str, torch.Tensor] = {}

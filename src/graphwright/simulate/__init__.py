@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from graphwright.simulate.api import Simulator, simulate
+from graphwright.simulate.communication import record_collectives
 from graphwright.simulate.costs import CostModel, rate_dtype
 from graphwright.simulate.delta import DeltaSchedule
 from graphwright.simulate.engine import Schedule, schedule
@@ -28,6 +29,7 @@ __all__ = [
     "figures",
     "memory",
     "rate_dtype",
+    "record_collectives",
     "schedule",
     "simulate",
 ]

@@ -17,12 +17,14 @@ from graphwright.tasks.expansion import (
     key_base,
     place_all,
     place_node,
+    resting,
 )
 from graphwright.tasks.movement import Hop, Movement, common_places, join_on_device
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
 from graphwright.tasks.site import Site
 from graphwright.tasks.steps import Fetches, Step, Stepper, Transfer, fetch
+from graphwright.tasks.traffic import all_pairs, rings
 
 __all__ = [
     "Copy",
@@ -40,6 +42,7 @@ __all__ = [
     "Stepper",
     "Traffic",
     "Transfer",
+    "all_pairs",
     "assemble",
     "common_places",
     "compiled",
@@ -55,6 +58,8 @@ __all__ = [
     "place_all",
     "place_node",
     "reshard",
+    "resting",
+    "rings",
 ]
 
 

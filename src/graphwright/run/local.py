@@ -1,0 +1,76 @@
+"""What one rank does with its own tensors besides calling operators: cut regions out, look up rows of which it holds a part, let go.
+
+    cut         a region of a tensor, filled up beyond the edges
+    rows        a part holds rows [low, end) of a table: an index moves down by low, and what it finds elsewhere counts as 0 (`describe.Mask`)
+
+Operators run part by part (`parts`) and programs (`module`) do this alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def take(held: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    """An input, taken out of what is held."""
+    return held.pop(name)
+
+
+def window(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """A region of a tensor, in the tensor's own memory."""
+    for dim, (start, stop) in enumerate(region):
+        value = value.narrow(dim, start, stop - start)
+    return value
+
+
+def cut(
+    value: torch.Tensor, region: Sequence[tuple[int, int]], fills: Sequence[float | None] = ()
+) -> torch.Tensor:
+    """A region of a tensor, in the order of memory that kernels take for granted; beyond the edges is the fill value of the dim."""
+    sizes = value.shape
+    inside = [
+        (min(max(0, start), size), max(min(size, stop), 0))
+        for (start, stop), size in zip(region, sizes, strict=True)
+    ]
+    inner = window(value, [(low, max(low, high)) for low, high in inside])
+    for dim, (start, stop) in enumerate(region):
+        before = min(max(0, -start), stop - start)
+        after = stop - start - before - inner.shape[dim]
+        if before or after:
+            pads = [0, 0] * (inner.dim() - dim - 1) + [before, after]
+            inner = torch.constant_pad_nd(inner, pads, (fills[dim] if fills else None) or 0)
+    return inner.contiguous()
+
+
+def zeros_like(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Zeros in the place of a region."""
+    return value.new_zeros([stop - start for start, stop in region])
+
+
+def find_rows(index: torch.Tensor, low: int, end: int) -> torch.Tensor:
+    """Which elements of an index lie in [low, end)."""
+    return (index >= low) & (index < end)
+
+
+def move_rows(index: torch.Tensor, held: torch.Tensor, low: int) -> torch.Tensor:
+    """An index that counts from `low`; 0 where the row is not held."""
+    return torch.where(held, index - low, 0)
+
+
+def hide_rows(value: torch.Tensor, held: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """What belongs to rows that are held, 0 elsewhere; `dims` are the dims of the value that the index has."""
+    order = sorted(range(len(dims)), key=lambda d: dims[d])
+    shape = [1] * value.dim()
+    for d in order:
+        shape[dims[d]] = held.shape[d]
+    return torch.where(held.permute(order).reshape(shape), value, 0)
+
+
+def own_memory(value: torch.Tensor) -> torch.Tensor:
+    """The value in memory of its own, no larger than itself, in the order of its dims."""
+    whole = value.numel() * value.element_size()
+    if value.is_contiguous() and value.untyped_storage().nbytes() == whole:
+        return value
+    return value.clone(memory_format=torch.contiguous_format)
