@@ -194,8 +194,6 @@ def run(num_workers: int, cases: Sequence[Case], jobs: Sequence[Job], timeout: f
 
 def work(cases: Sequence[Case], jobs: Sequence[Job]) -> list[tuple[Apart, float, float]]:
     """What one worker does: every job, and the worst difference of its own parts."""
-    import torch.distributed as dist
-
     found = []
     for job in jobs:
         case = cases[job.case]
@@ -209,8 +207,7 @@ def work(cases: Sequence[Case], jobs: Sequence[Job]) -> list[tuple[Apart, float,
             found.append((compare(case, losses, step.shards()), made - begun, ended - made))
         except Exception as error:
             raise RuntimeError(f"{describe(case, job)} failed: {error}") from error
-        for group in set(getattr(step.links, "groups", {}).values()) - {dist.group.WORLD}:
-            dist.destroy_process_group(group)
+        step.close()
     return found
 
 

@@ -5,6 +5,9 @@
     exchange         regions to each rank in one message: all to all within a group, otherwise sends and receives
 
 Everything begins at once and is waited for where its result is needed. All ranks begin what they share in the same order (`lower.order`).
+
+Over Gloo, PyTorch notes the name of each operation that has ended, in one string for all of a group's threads and without a lock: names that do not
+fit into the string itself corrupt the heap (docs/decisions/0011). So only operations with short names are called here.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import ProcessGroup
+from torch.distributed import distributed_c10d
 
 from graphwright.plans import Box, Collective, Exchange, Together
 from graphwright.run.local import window
@@ -41,19 +44,30 @@ class _Waiting:
 
 
 class GroupLinks:
-    """The links of this process; `groups` are all groups of ranks that any rank takes part in, alike in every process."""
+    """The links of this process; `groups` are all groups of ranks that any rank takes part in, alike in every process.
+
+    Groups are known by their names: whoever holds a group keeps its threads alive when the process ends.
+    """
 
     def __init__(self, groups: Iterable[tuple[int, ...]]) -> None:
         world = tuple(range(dist.get_world_size()))
-        self.groups: dict[tuple[int, ...], ProcessGroup] = {}
+        self.names: dict[tuple[int, ...], str] = {}
         for ranks in groups:
             made: Any = dist.group.WORLD if ranks == world else dist.new_group(list(ranks))
-            self.groups[ranks] = made
+            if dist.get_rank() in ranks:
+                self.names[ranks] = made.group_name
         self.batched = dist.get_backend() == "nccl"
+
+    def close(self) -> None:
+        """Destroy the groups that were made for these links; nothing may be under way."""
+        registry: Any = distributed_c10d
+        for name in set(self.names.values()) - {registry.group.WORLD.group_name}:
+            dist.destroy_process_group(registry._resolve_process_group(name))
+        self.names.clear()
 
     def collect(self, what: Collective, value: torch.Tensor) -> Pending:
         """Begin a collective."""
-        name = self.groups[what.group].group_name
+        name = self.names[what.group]
         functional: Any = torch.ops._c10d_functional
         if what.kind == "all_reduce":
             within = what.free and value.is_contiguous()
@@ -62,14 +76,16 @@ class GroupLinks:
             return _Waiting(lambda: functional.wait_tensor(begun))
         if what.kind == "all_gather":
             given = front(value, what.dim, max(what.sizes))
-            begun = functional.all_gather_into_tensor(given, len(what.group), name)
+            count = len(what.group)
+            out = given.new_empty(count * given.shape[0], *given.shape[1:])
+            begun = functional.all_gather_into_tensor_out(given, count, name, out=out)
             return _Waiting(
                 lambda: joined(functional.wait_tensor(begun), what.sizes, what.dim), given
             )
         return self._reduce_scatter(what, parted(value, what.sizes, what.dim), name)
 
     def _reduce_scatter(self, what: Collective, given: torch.Tensor, name: str) -> Pending:
-        """Terms to parts; with Gloo every rank gets the terms of its part and adds them up: processes that called PyTorch's own crashed (docs/decisions/0011)."""
+        """Terms to parts; with Gloo every rank gets the terms of its part and adds them up: PyTorch's own has a long name, and sums up everything everywhere."""
         functional: Any = torch.ops._c10d_functional
         count, size = len(what.group), what.sizes[what.group.index(dist.get_rank())]
         if self.batched:
@@ -91,7 +107,7 @@ class GroupLinks:
         """Begin several sums at once."""
         first = what.sums[0]
         functional: Any = torch.ops._c10d_functional
-        name, operation = self.groups[first.group].group_name, _OPERATIONS[first.reducer]
+        name, operation = self.names[first.group], _OPERATIONS[first.reducer]
         flat = torch.cat([value.reshape(-1) for value in values])
         begun = functional.all_reduce_(flat, operation, name)
         shapes = [value.shape for value in values]
@@ -143,9 +159,7 @@ class GroupLinks:
         sent = [sum(map(volume, sends.get(rank, ()))) for rank in what.group]
         received = [sum(map(volume, receives.get(rank, ()))) for rank in what.group]
         flat = torch.cat([t.reshape(-1) for t in given]) if given else out.new_empty(0)
-        begun = functional.all_to_all_single(
-            flat, received, sent, self.groups[what.group].group_name
-        )
+        begun = functional.all_to_all_single(flat, received, sent, self.names[what.group])
 
         def get() -> torch.Tensor:
             pieces = torch.split(functional.wait_tensor(begun), received)

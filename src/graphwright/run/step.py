@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -25,10 +25,13 @@ from graphwright.lower import Lowered, lower_hop
 from graphwright.plans import Exchange, Program, Sharding, replicated, whole_mesh
 from graphwright.run.initial import initial_parts
 from graphwright.run.local import cut
-from graphwright.run.module import Links, build_module, run_module
+from graphwright.run.module import build_module, run_module
 from graphwright.run.shards import Shard
 from graphwright.run.world import World
 from graphwright.tasks import Hop
+
+if TYPE_CHECKING:
+    from graphwright.run.links import GroupLinks
 
 
 def kept_inputs(graph: Graph) -> dict[str, TensorType]:
@@ -221,9 +224,14 @@ class Step:
         assert isinstance(what, Exchange)
         return self.links.exchange(what, shard.local if has else None).wait()
 
+    def close(self) -> None:
+        """Destroy the process groups that were made for this step; on all ranks, and the step runs no more."""
+        if self.links is not None:
+            self.links.close()
+
     # -- the beginning ----------------------------------------------------------------------------
 
-    def _links(self) -> Links | None:
+    def _links(self) -> GroupLinks | None:
         if self.world.size == 1:
             return None
         from graphwright.run.links import GroupLinks
