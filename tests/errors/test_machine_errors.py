@@ -78,6 +78,7 @@ BAD = [
     ('"900GB/s"', "nan", "device: bandwidth: nan"),
     ('"900GB/s"', "0", "device: bandwidth: 0"),
     ('launch = "5us"', 'launch = "-5us"', "device: launch: '-5us' is not a time"),
+    ('launch = "5us"', 'launch = "5us"\noverlaps = "no"', "device: overlaps: 'no' is not true or false"),
     ('float32 = "15T"', 'float16 = "15T"', "float32 is missing"),
     ('float32 = "15T"', 'float32 = "15T"\nfp16 = "2T"', "'fp16' is not a dtype"),
     ('float32 = "15T"', 'float32 = "15 flops"', "device.rates: float32: '15 flops' is not a rate"),

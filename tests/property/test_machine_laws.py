@@ -37,6 +37,7 @@ def devices(draw) -> Device:
         rates=FrozenDict({"float32": draw(positive), **others}),
         bandwidth=draw(positive),
         launch=draw(times),
+        overlaps=draw(st.booleans()),
     )
 
 

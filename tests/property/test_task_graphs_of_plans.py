@@ -62,7 +62,8 @@ def check_bytes(x, tasks):
     for name, tensor in x.site.graph.tensors.items():
         for (target, _), move in x.moves(name).items():
             source = move.movement.source
-            steps = reshard(x.cluster, x.costs, tensor.type, source, target).steps
+            costs = x.cache.pooled if x.site.is_gathered(name) else x.costs
+            steps = reshard(x.cluster, costs, tensor.type, source, target).steps
             implied += sum(implied_bytes(step, tensor.type) for step in steps)
     assert int(tasks.nbytes.sum()) == implied
     assert not tasks.nbytes[tasks.kind == 0].any()

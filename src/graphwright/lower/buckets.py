@@ -1,26 +1,25 @@
 """Small sums that many ranks add up one by one, added up together where no order is broken.
 
     all_reduce a    all_reduce b    ...    reader of a        b is still before the reader of a: both go together where b is
-    all_reduce a    reader of a     all_reduce b              they cannot
+    all_reduce a    reader of a     all_reduce b              only if the reader is an update, which may wait for b as well
 
 Starting a collective takes as long as moving some hundred kilobytes, and a model has many small gradients. A bucket takes sums over the same groups, of one
-dtype and reducer, up to a size; it begins with its last member, before anybody reads the first.
+dtype and reducer, up to a size; it begins with its last member. No member waits for another: all have the same number of sums between them and the end
+of the step, and so no bucket waits for itself, whatever others there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+import numpy as np
+
 from graphwright.ir import DTYPE_BYTES
 from graphwright.lower.moves import changed_axes
-from graphwright.lower.order import Block
+from graphwright.lower.order import Block, Waits
 from graphwright.plans import Split
-from graphwright.tasks import Expansion
-
-BUCKET_BYTES = 4 << 20
-"""So much of a device's memory goes into one bucket; what is larger goes by itself."""
+from graphwright.tasks import BUCKET_BYTES, Expansion
 
 
 @dataclass(slots=True)
@@ -30,32 +29,67 @@ class _Bucket:
     members: list[int] = field(default_factory=list)
 
 
-def fill_buckets(
-    x: Expansion, blocks: Sequence[Block], first_reader: Sequence[int], limit: int = BUCKET_BYTES
-) -> list[Block]:
-    """The blocks with small sums in buckets; `first_reader` is the place of the first block that reads what a block makes."""
+def fill_buckets(x: Expansion, waits: Waits, limit: int = BUCKET_BYTES) -> Waits:
+    """The same with small sums in buckets, each of them one block."""
+    order = waits.order()
+    sizes = [_sum_bytes(x, block) for block in waits.blocks]
+    heights = _heights(waits, order, [size is not None for size in sizes])
+    place = {block: at for at, block in enumerate(order)}
     open_buckets: dict[object, _Bucket] = {}
-    bucket_of: dict[int, _Bucket] = {}
-    for place, block in enumerate(blocks):
-        nbytes = _sum_bytes(x, block)
-        if nbytes is None or nbytes > limit:
+    buckets: list[_Bucket] = []
+    for at, b in enumerate(order):
+        size = sizes[b]
+        if size is None or size > limit // 2:
             continue
-        key = _key(x, block)
+        patient = _is_patient(x, waits.blocks[b])
+        key = (_key(x, waits.blocks[b]), heights[b], patient)
         bucket = open_buckets.get(key)
-        if bucket is None or place >= bucket.deadline or bucket.nbytes + nbytes > limit:
-            bucket = open_buckets[key] = _Bucket(deadline=len(blocks))
-        bucket.members.append(place)
-        bucket.nbytes += nbytes
-        bucket.deadline = min(bucket.deadline, first_reader[place])
-        bucket_of[place] = bucket
-    found: list[Block] = []
-    for place, block in enumerate(blocks):
-        bucket = bucket_of.get(place)
-        if bucket is None or bucket.members == [place]:
-            found.append(block)
-        elif place == bucket.members[-1]:
-            found.append(replace(block, before=tuple(blocks[m] for m in bucket.members[:-1])))
+        if bucket is None or at >= bucket.deadline or bucket.nbytes + size > limit:
+            bucket = open_buckets[key] = _Bucket(deadline=len(order))
+            buckets.append(bucket)
+        bucket.members.append(b)
+        bucket.nbytes += size
+        if not patient:
+            readers = (place[r] for r in waits.after(b).tolist())
+            bucket.deadline = min((bucket.deadline, *readers))
+    return _joined(waits, [bucket.members for bucket in buckets if len(bucket.members) > 1])
+
+
+def _heights(waits: Waits, order: list[int], is_sum: list[bool]) -> list[int]:
+    """For every block the most sums that wait for it one after the other."""
+    found = [0] * len(order)
+    for b in reversed(order):
+        found[b] = max((found[r] + is_sum[r] for r in waits.after(b).tolist()), default=0)
     return found
+
+
+def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:
+    """Each bucket as one block, in the place of its last member."""
+    lead = np.arange(len(waits.blocks))
+    blocks, begins = list(waits.blocks), waits.begins.copy()
+    for members in buckets:
+        *others, last = members
+        lead[others] = last
+        begins[last] = waits.begins[members].max()
+        blocks[last] = replace(blocks[last], before=tuple(waits.blocks[m] for m in others))
+    kept, number = np.unique(lead, return_inverse=True)
+    edges = np.unique(number[waits.sources] * len(kept) + number[waits.targets])
+    sources, targets = np.divmod(edges, len(kept))
+    apart = sources != targets
+    return Waits(
+        [blocks[b] for b in kept.tolist()],
+        sources[apart],
+        targets[apart],
+        begins[kept],
+        waits.key[kept],
+    )
+
+
+def _is_patient(x: Expansion, block: Block) -> bool:
+    """Whether whoever reads what a block makes may wait for more."""
+    assert block.move is not None
+    last = block.hop == len(block.move.movement.hops) - 1
+    return last and x.site.is_gathered(block.move.tensor)
 
 
 def _sum_bytes(x: Expansion, block: Block) -> int | None:

@@ -18,7 +18,7 @@ from graphwright.describe import Types
 from graphwright.ir import CONSTANT_OP, Attr, Graph, collection_paused
 from graphwright.lower.buckets import fill_buckets
 from graphwright.lower.moves import changed_axes, group_of, lower_hop, lower_slice
-from graphwright.lower.order import Block, order_blocks
+from graphwright.lower.order import Block, find_waits
 from graphwright.machine import Device
 from graphwright.plans import (
     Box,
@@ -71,8 +71,9 @@ class Lowered:
         self.graph, self.plan = graph, plan
         self.expansion = Expansion(Site(graph), plan, _Patient(costs))
         tasks = assemble(self.expansion)
-        blocks, first_reader = order_blocks(self.expansion, tasks, schedule(tasks))
-        self.blocks = fill_buckets(self.expansion, blocks, first_reader)
+        waits = find_waits(self.expansion, tasks, schedule(tasks))
+        joined = fill_buckets(self.expansion, waits)
+        self.blocks = [joined.blocks[b] for b in joined.order()]
 
     def program(self, rank: int) -> Program:
         """What one rank does."""

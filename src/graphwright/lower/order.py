@@ -33,10 +33,43 @@ class Block:
     before: tuple[Block, ...] = ()
 
 
-def order_blocks(
-    x: Expansion, tasks: TaskGraph, schedule: Schedule
-) -> tuple[list[Block], list[int]]:
-    """All nodes, and all hops that transfer something, in the order in which ranks run them; for each the place of the first that waits for it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """Blocks and which of them wait for which: `targets[i]` for `sources[i]`, sorted; where several could be next, `begins` decides, then `key`."""
+
+    blocks: list[Block]
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    key: NDArray[np.int64]
+
+    def after(self, block: int) -> NDArray[np.int64]:
+        """The blocks that wait for one."""
+        first, last = np.searchsorted(self.sources, (block, block + 1))
+        return self.targets[first:last]
+
+    def order(self) -> list[int]:
+        """The blocks by their beginning, then key, but after all that they wait for."""
+        count = len(self.blocks)
+        waits = np.bincount(self.targets, minlength=count)
+        first = np.searchsorted(self.sources, np.arange(count + 1))
+        begins, key = self.begins.tolist(), self.key.tolist()
+        ready = [(begins[b], key[b], b) for b in np.flatnonzero(waits == 0).tolist()]
+        heapq.heapify(ready)
+        order: list[int] = []
+        while ready:
+            _, _, block = heapq.heappop(ready)
+            order.append(block)
+            for after in self.targets[first[block] : first[block + 1]].tolist():
+                waits[after] -= 1
+                if not waits[after]:
+                    heapq.heappush(ready, (begins[after], key[after], after))
+        assert len(order) == count
+        return order
+
+
+def find_waits(x: Expansion, tasks: TaskGraph, schedule: Schedule) -> Waits:
+    """All nodes, and all hops that transfer something, with what each waits for, and when it begins in the simulation."""
     moves = [move for name in x.site.graph.tensors for move in x.moves(name).values()]
     blocks, block_of = _find_blocks(x, tasks, moves)
     count = len(blocks)
@@ -50,13 +83,7 @@ def order_blocks(
     edges = np.unique(np.concatenate([of_tasks, of_values]))
     sources, targets = np.divmod(edges, count)
     apart = sources != targets
-    sources, targets = sources[apart], targets[apart]
-    order = _sort(sources, targets, begins, key)
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.arange(count)
-    first = np.full(count, count, dtype=np.int64)
-    np.minimum.at(first, place[sources], place[targets])
-    return [blocks[b] for b in order], first.tolist()
+    return Waits(blocks, sources[apart], targets[apart], begins, key)
 
 
 def _find_blocks(
@@ -129,27 +156,3 @@ class _Way:
 
 def _copy(move: Move) -> Copy:
     return Copy(move.tensor, move.target, move.turn)
-
-
-def _sort(
-    sources: NDArray[np.int64],
-    targets: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    key: NDArray[np.int64],
-) -> list[int]:
-    """Blocks by their beginning, then key, but after all that they wait for."""
-    count = len(begins)
-    waits = np.bincount(targets, minlength=count)
-    first = np.searchsorted(sources, np.arange(count + 1))
-    ready = [(int(begins[b]), int(key[b]), b) for b in np.flatnonzero(waits == 0).tolist()]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, _, block = heapq.heappop(ready)
-        order.append(block)
-        for after in targets[first[block] : first[block + 1]].tolist():
-            waits[after] -= 1
-            if not waits[after]:
-                heapq.heappush(ready, (int(begins[after]), int(key[after]), after))
-    assert len(order) == count
-    return order

@@ -275,8 +275,8 @@ def _primes(number: int) -> list[int]:
 
 
 def _content_hash(cluster: Cluster) -> str:
-    devices = [(d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n)
-               for d, n in runs_of(cluster.devices)]  # fmt: skip
+    devices = [(d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n,
+                *(() if d.overlaps else ("alone",))) for d, n in runs_of(cluster.devices)]  # fmt: skip
     levels = [(v.name, v.count, v.bandwidth, v.latency, v.shared) for v in cluster.levels]
     links = [(link.devices, link.bandwidth, link.latency) for link in cluster.links]
     host = cluster.host

@@ -35,6 +35,7 @@ class Device:
 
     `memory` is in bytes, `bandwidth` that of its own memory in bytes/s, `launch` the seconds that every kernel costs
     whatever its size. `rates` are operations/s by dtype name (a multiply-add counts two); float32 has to be there.
+    `overlaps`: it computes while it sends and receives, as GPUs do; a CPU that moves the data itself does not.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Device:
     rates: FrozenDict[str, float]
     bandwidth: float
     launch: float
+    overlaps: bool = True
 
     def __post_init__(self) -> None:
         check_name(self.name, "device name")
@@ -61,6 +63,8 @@ class Device:
         object.__setattr__(self, "rates", FrozenDict(checked))
         object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
         object.__setattr__(self, "launch", check_figure(self.launch, f"{place}: launch", zero=True))
+        if not isinstance(self.overlaps, bool):
+            raise InvalidCluster(f"{place}: overlaps: {self.overlaps!r} is not True or False")
 
     def rate(self, dtype: str) -> float:
         """Operations/s for a dtype: its own rate, or an estimate from the nearest that is given."""

@@ -1,8 +1,8 @@
 """This machine: what it is made of, and N processes on it as a cluster.
 
-The figures of `local_cluster` are estimates from the number of cores alone, so that they are the same every time and
+The figures of `local_cluster` are estimates from the number of cores and their vectors, so that they are the same every time and
 cost nothing to make; `graphwright calibrate` replaces them by measurements. N processes share the cores, the memory
-and its bandwidth evenly, and exchange data through memory, one medium for all.
+and its bandwidth evenly, and exchange data through memory, one medium for all; the cores that compute also copy.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ from graphwright.machine.checks import check_count, check_total
 from graphwright.machine.cluster import Cluster, Level
 from graphwright.machine.device import Device
 
-# Estimates, all of them, of a server core with 256-bit vectors and its share of the memory.
-CORE_RATE = 50e9  # float32 operations/s: 2.5 GHz x 32 a cycle at peak, of which 60 % is reached
+# Estimates, all of them, of a server core and its share of the memory.
+CORE_CYCLES = 1.5e9  # a second in which it does as much as it can: 60 % of 2.5 GHz
+CORE_OPERATIONS = {
+    "avx512f": 64,
+    "avx2": 32,
+    "asimd": 16,
+}  # float32 operations a cycle, by the vectors it has
+OTHER_OPERATIONS = 16
 CORE_BANDWIDTH = 10e9  # bytes/s that one core reads alone
 MACHINE_BANDWIDTH = 100e9  # bytes/s that all cores read together
 LAUNCH = 5e-6  # seconds that PyTorch needs to start an operator
-EXCHANGE_BANDWIDTH = (
-    3e9  # bytes/s between processes, through the loopback device and several copies
+EXCHANGE_BANDWIDTH = 2e9  # bytes/s of all processes, through the loopback device and several copies
+EXCHANGE_LATENCY = (
+    2e-4  # seconds of a message through the loopback device, between threads that have to wake up
 )
-EXCHANGE_LATENCY = 50e-6  # seconds of a message through the loopback device
 UNKNOWN_MEMORY = 8 << 30  # where the system does not say
 
 
@@ -71,12 +77,14 @@ def local_cluster(processes: int) -> Cluster:
     check_total(processes, "local")
     cores = _cores()
     share = cores / processes
+    rate = _core_operations() * CORE_CYCLES * share
     device = Device(
         name=f"{_processor()} ({share:.3g} of {cores} cores)",
         memory=max(1, _memory() // processes),
-        rates=FrozenDict({"float32": CORE_RATE * share, "float64": CORE_RATE * share / 2}),
+        rates=FrozenDict({"float32": rate, "float64": rate / 2}),
         bandwidth=min(CORE_BANDWIDTH * cores, MACHINE_BANDWIDTH) / processes,
         launch=LAUNCH,
+        overlaps=False,
     )
     level = Level(
         name="process",
@@ -103,6 +111,17 @@ def _cores() -> int:
     if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
         cores = min(cores, -(-int(words[0]) // int(words[1])))
     return max(1, cores)
+
+
+def _core_operations() -> int:
+    """float32 operations a cycle of one core."""
+    flags: set[str] = set()
+    for line in _read("/proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            flags.update(value.split())
+            break
+    return next((n for name, n in CORE_OPERATIONS.items() if name in flags), OTHER_OPERATIONS)
 
 
 def _memory() -> int:

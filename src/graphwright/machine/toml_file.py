@@ -5,7 +5,7 @@
     name = "NVIDIA H100 80GB HBM3"
     memory = "80GB"
     bandwidth = "3.35TB/s"
-    launch = "4us"
+    launch = "4us"                          # overlaps = false: it does not compute while it sends and receives
     [device.rates]
     float32 = "67T"
     [[level]]                               # outermost first
@@ -49,6 +49,7 @@ from graphwright.machine.device import Device
 from graphwright.machine.quantities import parse_quantity
 from graphwright.machine.toml_writer import to_toml
 
+_DEVICE_KEYS = ("name", "memory", "bandwidth", "launch", "overlaps", "rates")
 MAX_BYTES = 64 << 20
 """A larger file is not a cluster."""
 
@@ -133,6 +134,12 @@ class _Table:
         check_figure(value, self.at(key), zero=zero)
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.data.get(key, default)
+        if not isinstance(value, bool):
+            raise InvalidCluster(f"{self.at(key)}: {value!r} is not true or false")
+        return value
+
     def table(self, key: str) -> _Table:
         value = self.get(key)
         if not isinstance(value, dict):
@@ -152,15 +159,12 @@ class _Table:
 
 def _level(table: _Table) -> Level:
     table.allow("name", "count", "bandwidth", "latency", "shared")
-    shared = table.data.get("shared", False)
-    if not isinstance(shared, bool):
-        raise InvalidCluster(f"{table.at('shared')}: {shared!r} is not true or false")
     return Level(
         name=check_name(table.get("name"), table.at("name")),
         count=check_count(table.get("count"), table.at("count")),
         bandwidth=table.figure("bandwidth", "bandwidth"),
         latency=table.figure("latency", "time", zero=True),
-        shared=shared,
+        shared=table.flag("shared", False),
     )
 
 
@@ -196,12 +200,12 @@ def _devices(top: _Table, total: int) -> tuple[Device, ...]:
     """Every device of the cluster; `at` places a kind, `count` fills what is left in order."""
     if isinstance(top.get("device"), dict):
         table = top.table("device")
-        table.allow("name", "memory", "bandwidth", "launch", "rates")
+        table.allow(*_DEVICE_KEYS)
         return (_device(table),) * total
     placed: list[Device | None] = [None] * total
     counted: list[tuple[_Table, Device]] = []
     for table in top.tables("device"):
-        table.allow("name", "memory", "bandwidth", "launch", "rates", "count", "at")
+        table.allow(*_DEVICE_KEYS, "count", "at")
         device = _device(table)
         if ("at" in table.data) == ("count" in table.data):
             raise InvalidCluster(f"{table.at()}: give either 'count' or 'at', to say which devices")
@@ -243,6 +247,7 @@ def _device(table: _Table) -> Device:
             rates=FrozenDict({dtype: rates.figure(dtype, "rate") for dtype in rates.data}),
             bandwidth=table.figure("bandwidth", "bandwidth"),
             launch=table.figure("launch", "time", zero=True),
+            overlaps=table.flag("overlaps", True),
         )
     except InvalidCluster as error:
         if str(error).startswith(table.file):

@@ -27,6 +27,7 @@ def to_toml(cluster: Cluster) -> str:
             lines.append(f"count = {count}")
         lines.append(f"memory = {format_quantity(device.memory, 'size')}")
         lines += _figures(device, ("bandwidth", "bandwidth"), ("launch", "time"))
+        lines += [] if device.overlaps else ["overlaps = false"]
         lines += ["", "[device.rates]"]
         lines += [
             f"{name} = {format_quantity(rate, 'rate')}" for name, rate in device.rates.items()

@@ -91,6 +91,7 @@ def _cluster_dict(found: Cluster) -> dict[str, object]:
                 "memory": kind.memory,
                 "bandwidth": kind.bandwidth,
                 "launch": kind.launch,
+                "overlaps": kind.overlaps,
                 "rates": dict(kind.rates),
             }
             for kind, count in found.kinds().items()
@@ -169,7 +170,8 @@ def _cluster_table(found: Cluster) -> Table:
         rates = ", ".join(f"{rate / 1e12:.3g} T/s {dtype}" for dtype, rate in kind.rates.items())
         table.add_row(
             f"{count} x {kind.name}",
-            f"{format_bytes(kind.memory)} at {_speed(kind.bandwidth)}, {kind.launch * 1e6:.3g} µs a launch; {rates}",
+            f"{format_bytes(kind.memory)} at {_speed(kind.bandwidth)}, {kind.launch * 1e6:.3g} µs a launch"
+            f"{'' if kind.overlaps else ', no computing while it sends and receives'}; {rates}",
         )
     for level in found.levels:
         how = "one medium for all" if level.shared else "each way"

@@ -111,10 +111,13 @@ class GroupLinks:
         flat = torch.cat([value.reshape(-1) for value in values])
         begun = functional.all_reduce_(flat, operation, name)
         shapes = [value.shape for value in values]
+        parts: dict[int, torch.Tensor] = {}
 
         def get(number: int) -> torch.Tensor:
-            parts = torch.split(functional.wait_tensor(begun), [shape.numel() for shape in shapes])
-            return parts[number].view(shapes[number])
+            if not parts:
+                sums = torch.split(functional.wait_tensor(begun), [s.numel() for s in shapes])
+                parts.update(enumerate(sums))
+            return parts.pop(number).view(shapes[number])
 
         return [_Waiting(partial(get, number)) for number in range(len(shapes))]
 

@@ -115,7 +115,7 @@ def _prepare(
     sizes = (elements // count,) * count
     if kind == "all_reduce":
         value = torch.ones(elements, device=here.device)
-        what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1)
+        what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1, free=True)
         return lambda: links.collect(what, value).wait()
     if kind == "all_gather":
         value = torch.ones(sizes[0], device=here.device)

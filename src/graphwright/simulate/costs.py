@@ -9,7 +9,7 @@ Views move nothing and constants are there before the step, so both take no time
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 
 from graphwright.describe import Cost, Types, cost
@@ -39,6 +39,11 @@ class CostModel:
         self._work: dict[Key, Cost] = {}
         self._measurements: dict[str, Mapping[tuple[str, str, str], Measurement]] = {}
         self._tables: dict[int, tuple[Cluster, Mapping[tuple[str, str], Table]]] = {}
+
+    @cached_property
+    def formulas(self) -> CostModel:
+        """The same without measurements."""
+        return CostModel(measured=False) if self._measured else self
 
     def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
         """Seconds that one part of an operator takes on a device."""

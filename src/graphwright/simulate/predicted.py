@@ -25,7 +25,7 @@ def figures(timeline: Timeline, estimate: tuple[float, float] | None = None) -> 
         nbytes=timeline.moved_bytes,
         estimate_time=None if estimate is None else float(estimate[0]),
         estimate_memory=None if estimate is None else round(estimate[1]),
-        compute_time=float(busy[: timeline.num_devices].max(initial=0.0)),
+        compute_time=float(timeline.computing.max(initial=0.0)),
         communication_time=float(busy[timeline.num_devices :].max(initial=0.0)),
         breakdown=held,
     )

@@ -98,15 +98,23 @@ class Timeline:
         durations = np.repeat(self.tasks.duration, np.diff(self.tasks.resource_ptr))
         return _sums(self.tasks.resource, durations, self.tasks.num_resources) / PICOSECONDS
 
+    @cached_property
+    def computing(self) -> NDArray[np.float64]:
+        """How long every device computes; a device that does not overlap is busy with transfers beside that."""
+        held = np.diff(self.tasks.resource_ptr)
+        durations = np.repeat(np.where(self.tasks.kind == 0, self.tasks.duration, 0), held)
+        sums = _sums(self.tasks.resource, durations, self.tasks.num_resources)
+        return sums[: self.num_devices] / PICOSECONDS
+
     @property
     def utilisation(self) -> NDArray[np.float64]:
         """The part of the step, from 0 to 1, during which each device computes."""
-        return self.busy[: self.num_devices] / (self.makespan or 1.0)
+        return self.computing / (self.makespan or 1.0)
 
     @property
     def exposed_communication(self) -> NDArray[np.float64]:
         """How long each device does not compute: what of the transfers, and of other devices' work, nothing hides."""
-        return self.makespan - self.busy[: self.num_devices]
+        return self.makespan - self.computing
 
     @cached_property
     def link_bytes(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from graphwright.ir import Graph, collection_paused
 from graphwright.plans import Plan, TaskGraph
 from graphwright.tasks.assemble import assemble, overwrite_pairs, pace_pairs
 from graphwright.tasks.compiled import compiled
-from graphwright.tasks.costs import Costs, Traffic
+from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic
 from graphwright.tasks.expansion import (
     Copy,
     Expansion,
@@ -27,6 +27,7 @@ from graphwright.tasks.steps import Fetches, Step, Stepper, Transfer, fetch
 from graphwright.tasks.traffic import all_pairs, rings
 
 __all__ = [
+    "BUCKET_BYTES",
     "Copy",
     "Costs",
     "Expansion",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -35,7 +35,11 @@ class Traffic:
 
 
 class Costs(Protocol):
-    """Seconds for what the tasks do."""
+    """Seconds for what the tasks do.
+
+    A model that knows measurements has `formulas`, another one that does not: by that the steps between two shardings are chosen, so that what is
+    simulated on one machine is what runs on all.
+    """
 
     def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
         """Seconds that one part of an operator takes on a device."""
@@ -44,3 +48,39 @@ class Costs(Protocol):
     def communicate(self, traffic: Traffic) -> float:
         """Seconds from the start to the end of a step's transfers."""
         ...
+
+
+BUCKET_BYTES = 4 << 20
+"""So much of a device's memory goes into one bucket of small sums; what is larger than half of it goes by itself (`lower.buckets`)."""
+
+
+class Pooled:
+    """Costs of gradients: a small sum takes its share of what a bucket takes, as it goes in one."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        formulas = formulas_of(costs)
+        self.formulas: Costs = self if formulas is costs else Pooled(formulas)
+
+    def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
+        """Seconds that one part of an operator takes on a device."""
+        return self.costs.compute(op, attrs, types, device)
+
+    def communicate(self, traffic: Traffic) -> float:
+        """Seconds from the start to the end of a step's transfers."""
+        if traffic.kind != "all_reduce" or not 0 < traffic.nbytes <= BUCKET_BYTES // 2:
+            return self.costs.communicate(traffic)
+        times = BUCKET_BYTES // traffic.nbytes
+        bucket = replace(
+            traffic,
+            nbytes=times * traffic.nbytes,
+            loads=times * traffic.loads,
+            floor=times * traffic.floor,
+        )
+        return self.costs.communicate(bucket) / times
+
+
+def formulas_of(costs: Costs) -> Costs:
+    """The cost model without measurements."""
+    found: Costs = getattr(costs, "formulas", costs)
+    return found

@@ -45,7 +45,7 @@ from graphwright.plans import (
     replicated,
     whole_mesh,
 )
-from graphwright.tasks.costs import Costs
+from graphwright.tasks.costs import Costs, Pooled
 from graphwright.tasks.movement import Movement, movement, picoseconds
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import reshard
@@ -174,7 +174,7 @@ class Expansion:
                 tensor=name,
                 target=target,
                 turn=turn,
-                movement=self.cache.movement(type, start, target),
+                movement=self.cache.movement(type, start, target, self.site.is_gathered(name)),
                 position=position,
                 number=_number(name, target, turn),
                 pacemaker=pacemaker,
@@ -307,11 +307,12 @@ class Movements:
 
     def __init__(self, cluster: Cluster, costs: Costs) -> None:
         self.cluster, self.costs = cluster, costs
+        self.pooled = Pooled(costs)
         kinds = list(dict.fromkeys(cluster.devices))
         self.kinds = kinds
         self.kind_of = np.array([kinds.index(d) for d in cluster.devices], dtype=np.int64)
         self._durations: dict[tuple[str, Placed], NDArray[np.int64]] = {}
-        self._movements: dict[tuple[TensorType, Sharding, Sharding], Movement] = {}
+        self._movements: dict[tuple[TensorType, Sharding, Sharding, bool], Movement] = {}
 
     def durations(self, op: str, placed: Placed, is_view: bool) -> NDArray[np.int64]:
         """Picoseconds of each part of an operator."""
@@ -327,12 +328,15 @@ class Movements:
             found = self._durations[op, placed] = table[placed.class_of, kinds]
         return found
 
-    def movement(self, type: TensorType, source: Sharding, target: Sharding) -> Movement:
-        """The tasks that bring a tensor of `type` from one sharding to another."""
-        key = (type, source, target)
+    def movement(
+        self, type: TensorType, source: Sharding, target: Sharding, pooled: bool = False
+    ) -> Movement:
+        """The tasks that bring a tensor of `type` from one sharding to another; `pooled`: small sums go in buckets."""
+        key = (type, source, target, pooled)
         found = self._movements.get(key)
         if found is None:
-            steps = reshard(self.cluster, self.costs, type, source, target)
+            costs = self.pooled if pooled else self.costs
+            steps = reshard(self.cluster, costs, type, source, target)
             found = self._movements[key] = movement(steps, type, source, target)
         return found
 

@@ -25,7 +25,7 @@ from graphwright.plans import (
     Split,
     whole_mesh,
 )
-from graphwright.tasks.costs import Costs
+from graphwright.tasks.costs import Costs, formulas_of
 from graphwright.tasks.steps import Step, Stepper
 
 Axes = tuple[int, ...]
@@ -56,11 +56,15 @@ class Resharding:
 def reshard(
     cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
 ) -> Resharding:
-    """The cheapest steps from `source` to `target` for a tensor of `type`."""
+    """The cheapest steps from `source` to `target` for a tensor of `type`, chosen by formulas alone, with what they take by `costs`."""
     if source == target:
         return Resharding(())
-    search = _Search(Stepper(cluster, costs, type), source, target)
-    return Resharding(search.run())
+    formulas = formulas_of(costs)
+    steps = _Search(Stepper(cluster, formulas, type), source, target).run()
+    if costs is not formulas:
+        stepper = Stepper(cluster, costs, type)
+        steps = tuple(stepper.again(step) for step in steps)
+    return Resharding(steps)
 
 
 def gather_then_slice(

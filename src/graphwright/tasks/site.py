@@ -51,6 +51,14 @@ class Site:
         self._computing = self._computing_before()
         self.results = frozenset(graph.outputs) - self.replaces.keys()
         self.turns = self._turns()
+        self._gathered = {
+            name
+            for name, (made, _) in self.producer.items()
+            if graph.nodes[made].phase is Phase.BACKWARD
+            and name not in self.results
+            and self.readers[name]
+            and all(graph.nodes[r].phase is Phase.UPDATE for r, _ in self.readers[name])
+        }
 
     def pacemaker(self, reader: int) -> int | None:
         """The node after which an input that `reader` is the first to need is fetched."""
@@ -71,6 +79,10 @@ class Site:
     def is_resident(self, name: str) -> bool:
         """Whether a tensor is an input of the graph, or a view of one: there before anything has been computed."""
         return self.root[name] not in self.producer
+
+    def is_gathered(self, name: str) -> bool:
+        """Whether a tensor is a gradient that updates alone read, so that it may wait for others and be moved together with them."""
+        return name in self._gathered
 
     def writer(self, name: str) -> int | None:
         """The node that makes the new value of an input, which is written to where the old one, and a view of it, is."""

@@ -8,8 +8,8 @@ slice            replicated -> split, or to terms of which all but one are zero:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from weakref import WeakKeyDictionary
@@ -85,6 +85,13 @@ class _Messages:
 
 
 _NOBODY: NDArray[np.int32] = np.zeros(0, np.int32)
+
+
+@lru_cache(maxsize=64)
+def _without_overlap(cluster: Cluster) -> NDArray[np.bool_] | None:
+    """For every device whether it moves data instead of computing; None where none does."""
+    alone = np.array([not device.overlaps for device in cluster.devices])
+    return alone if alone.any() else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,12 +204,23 @@ class Stepper:
 
         def make() -> tuple[Transfer, ...]:
             if together:
-                return (self._joint(messages, links, loads, seconds),)
-            return self._sends(messages, each)
+                return self._occupying((self._joint(messages, links, loads, seconds),))
+            return self._occupying(self._sends(messages, each))
 
         return Step(
             kind="exchange", source=source, target=target, keeps=to, seconds=seconds, make=make
         )
+
+    def again(self, step: Step) -> Step:
+        """The same step with these costs."""
+        if step.kind in ("slice", "exchange"):
+            make = self.slice if step.kind == "slice" else self.exchange
+            return make(step.source, step.target)
+        collective = getattr(self, step.kind)
+        both = zip(step.source.placements, step.target.placements, strict=True)
+        axes = tuple(axis for axis, (before, after) in enumerate(both) if before != after)
+        found: Step = collective(step.source, step.target, axes)
+        return found
 
     # -- transfers --------------------------------------------------------------------------------
 
@@ -216,7 +234,7 @@ class Stepper:
                 seconds = [slowest[kind] for kind in c.parties.alike]
             else:
                 seconds = [self._seconds(c, party) for party in parties]
-            return tuple(
+            return self._occupying(
                 Transfer(
                     kind=c.kind,
                     reads=devices[party.members.ravel()],
@@ -237,6 +255,20 @@ class Stepper:
             seconds=max(slowest),
             make=make,
         )
+
+    def _occupying(self, transfers: Iterable[Transfer]) -> tuple[Transfer, ...]:
+        """The same, each with those of its devices that do not compute meanwhile."""
+        alone = _without_overlap(self.cluster)
+        if alone is None:
+            return tuple(transfers)
+        found = []
+        for transfer in transfers:
+            devices = np.union1d(transfer.reads, transfer.gives)
+            held = devices[alone[devices]].astype(np.int32)
+            links = np.concatenate([held, transfer.links])
+            loads = np.concatenate([np.zeros(len(held), dtype=np.int64), transfer.loads])
+            found.append(replace(transfer, links=links, loads=loads))
+        return tuple(found)
 
     def _slowest(self, c: _Collective) -> list[float]:
         """Seconds of each kind of party; where all parts are the same, one question serves all tensors of as many bytes."""

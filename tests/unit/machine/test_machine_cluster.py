@@ -160,6 +160,7 @@ def test_the_hash_covers_figures_and_not_names():
         make(node(2), gpu(8), links=(Link(devices=(0, 1), bandwidth=1e9, latency=0),)),
         make(node(2), gpu(8), host=HostLink(bandwidth=1, duplex=2, latency=0)),
         replace(cluster, devices=(*cluster.devices[1:], replace(GPU, memory=1))),
+        replace(cluster, devices=(replace(GPU, overlaps=False),) * 16),
     ):
         assert other.hash != cluster.hash
     equal = replace(cluster, devices=tuple(replace(GPU) for _ in range(16)))

@@ -1,5 +1,7 @@
 """Where tensors live, what waits for what, and what is in memory: small graphs, counted by hand."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -162,6 +164,28 @@ def test_links_of_one_bandwidth_may_have_different_latencies():
     cluster = make_cluster((4, 1e9, 1e-6), links=links)
     assert sending_time(cluster, 0, 1) < 1e-4
     assert sending_time(cluster, 2, 3) > 1e-3
+
+
+def test_devices_that_do_not_overlap_move_or_compute():
+    """Two products without anything in common, and a message: beside computing where devices overlap, after it where not."""
+    made = GraphBuilder()
+    x = made.add_input("x", SQUARE, Role.INPUT)
+    made.add("aten.relu", (x,), {}, SQUARE, names="first")
+    made.add("aten.relu", ("first",), {}, SQUARE, names="there")
+    made.add("aten.mm", ("first", "first"), {}, SQUARE, names="here")
+    graph = made.build(("there", "here"))
+    strategies = {"first": on_one(0), "there": on_one(1), "here": on_one(0)}
+    at_once = simulate(graph, strategies, FOUR, costs=COSTS)
+    alone = replace(FOUR, devices=tuple(replace(d, overlaps=False) for d in FOUR.devices))
+    one_by_one = simulate(graph, strategies, alone, costs=COSTS)
+    tasks = one_by_one.tasks
+    [sent] = (t for t in range(len(tasks)) if tasks.kind[t] > 0)
+    held = tasks.resource[tasks.resource_ptr[sent] : tasks.resource_ptr[sent + 1]]
+    assert {0, 1} <= set(held.tolist())
+    assert one_by_one.link_bytes == at_once.link_bytes
+    assert one_by_one.computing == pytest.approx(at_once.computing)
+    assert one_by_one.busy[0] == pytest.approx(at_once.busy[0] + tasks.duration[sent] / 1e12)
+    assert one_by_one.makespan > at_once.makespan
 
 
 # -- data parallel ------------------------------------------------------------------------------------
