@@ -23,6 +23,7 @@ from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import Lowered, lower_hop
 from graphwright.plans import Exchange, Program, Sharding, replicated, whole_mesh
+from graphwright.run.heap import keep_freed_memory
 from graphwright.run.initial import initial_parts
 from graphwright.run.local import cut
 from graphwright.run.module import build_module, run_module
@@ -63,6 +64,8 @@ class Step:
         self._kept = kept_inputs(self.graph)
         self.program: Program = lowered.program(here.rank)
         self._agree()
+        if here.device.type == "cpu":
+            keep_freed_memory()
         self.links = self._links()
         self.module = build_module(self.program, self.links, here.device)
         kept = {
