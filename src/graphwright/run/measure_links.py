@@ -4,7 +4,8 @@
     every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
     sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time
 
-What is timed is what runs: the same code as in a program, with its copies before and after.
+What is timed is what runs: the same code as in a program, with its copies before and after. These depend on the dim: along the first one parts lie in
+one piece, along the last one they do not, so the mean of both is kept.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import median
+from math import isqrt
+from statistics import fmean, median
 from time import perf_counter
+from typing import Literal, get_args
 
 import torch
 
@@ -28,7 +31,8 @@ from graphwright.simulate import record_collectives
 from graphwright.tasks import all_pairs, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Progress = Callable[[int, int, str], None]
 
 
@@ -77,18 +81,19 @@ def measure_links(
         mesh = whole_mesh(cluster)
         parties = (all_pairs if kind == "all_to_all" else rings)(cluster, mesh, axes)
         group = group_of(mesh, axes, here.rank)
-        run = _prepare(kind, group, here, links, size)
+        runs = [_prepare(kind, dim, group, here, links, size) for dim in (0, 1)]
         spans = parties.spans
         contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
-        times = []
+        times: list[list[float]] = [[], []]
         for _ in range(repeats + 1):
-            dist.barrier()
-            start = perf_counter()
-            run()
-            taken = torch.tensor(perf_counter() - start, device=here.device)
-            dist.all_reduce(taken, dist.ReduceOp.MAX)
-            times.append(float(taken))
-        seconds = median(times[1:])
+            for dim, run in enumerate(runs):
+                dist.barrier()
+                start = perf_counter()
+                run()
+                taken = torch.tensor(perf_counter() - start, device=here.device)
+                dist.all_reduce(taken, dist.ReduceOp.MAX)
+                times[dim].append(float(taken))
+        seconds = fmean(median(each[1:]) for each in times)
         found.append(
             LinkTime(kind=kind, spans=spans, contenders=contenders, nbytes=size, seconds=seconds)
         )
@@ -107,52 +112,58 @@ def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
 
 
 def _prepare(
-    kind: str, group: tuple[int, ...], here: World, links: Links, nbytes: int
+    kind: Kind, dim: int, group: tuple[int, ...], here: World, links: Links, nbytes: int
 ) -> Callable[[], object]:
-    """What a rank does in one measurement; sizes are those of the tensor that a group gathers, reduces or exchanges, or of a message."""
+    """What a rank does in one measurement; sizes are those of the tensor that a group gathers or reduces, of what a device has before an exchange, or of a message."""
     count, own = len(group), group.index(here.rank)
-    elements = max(count, nbytes // 4)
-    sizes = (elements // count,) * count
+    elements = nbytes // 4 * (count if kind == "all_to_all" else 1)
+    side = max(count, isqrt(elements) // count * count)
+    whole, part = (side, side), side // count
+    local = (part, side) if dim == 0 else (side, part)
     if kind == "all_reduce":
-        value = torch.ones(elements, device=here.device)
+        value = torch.ones(whole, device=here.device)
         what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1, free=True)
         return lambda: links.collect(what, value).wait()
-    if kind == "all_gather":
-        value = torch.ones(sizes[0], device=here.device)
-        what = Collective(kind="all_gather", tensor="", group=group, value=0, output=1, sizes=sizes)
-        return lambda: links.collect(what, value).wait()
-    if kind == "reduce_scatter":
-        value = torch.ones(sizes[0] * count, device=here.device)
+    if kind == "all_gather" or kind == "reduce_scatter":
+        value = torch.ones(local if kind == "all_gather" else whole, device=here.device)
         what = Collective(
-            kind="reduce_scatter", tensor="", group=group, value=0, output=1, sizes=sizes
+            kind=kind, tensor="", group=group, value=0, output=1, dim=dim, sizes=(part,) * count
         )
         return lambda: links.collect(what, value).wait()
     if kind == "send":
-        return _send(group, own, here, links, elements)
-    part = max(1, elements // count)  # of what a device has, each other one gets its share
-    value = torch.ones(part * count, device=here.device)
-    regions: list[Box] = [((n * part, (n + 1) * part),) for n in range(count)]
+        return _send(whole, group, own, here, links)
+    # Of its rows each device gives the others their columns, or the other way round.
+    value = torch.ones(local, device=here.device)
+    swapped = (side, part) if dim == 0 else (part, side)
+    given: list[Box] = [_region(local, 1 - dim, n * part, part) for n in range(count)]
+    taken: list[Box] = [_region(swapped, dim, n * part, part) for n in range(count)]
     others = [n for n in range(count) if n != own]
     exchange = Exchange(
-        tensor="", tag=0, group=group, value=0, output=1, type=TensorType((part * count,), "float32"),
-        sends=tuple((group[n], regions[n]) for n in others),
-        receives=tuple((group[n], regions[n]) for n in others),
-        own=((regions[own], regions[own]),),
+        tensor="", tag=0, group=group, value=0, output=1, type=TensorType(swapped, "float32"),
+        sends=tuple((group[n], given[n]) for n in others),
+        receives=tuple((group[n], taken[n]) for n in others),
+        own=((given[own], taken[own]),),
     )  # fmt: skip
     return lambda: links.exchange(exchange, value).wait()
 
 
+def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
+    """All of a matrix but a range of a dim."""
+    wanted = (start, start + size)
+    return (wanted, (0, shape[1])) if dim == 0 else ((0, shape[0]), wanted)
+
+
 def _send(
-    group: tuple[int, ...], own: int, here: World, links: Links, elements: int
+    shape: tuple[int, int], group: tuple[int, ...], own: int, here: World, links: Links
 ) -> Callable[[], object]:
     """One message, from the first rank of every group to its second."""
-    whole: Box = ((0, elements),)
-    value = torch.ones(elements, device=here.device)
+    whole: Box = ((0, shape[0]), (0, shape[1]))
+    value = torch.ones(shape, device=here.device)
     if own > 1:
         return lambda: None
     exchange = Exchange(
         tensor="", tag=1, group=(), value=0 if own == 0 else None, output=None if own == 0 else 1,
-        type=TensorType((elements,), "float32"),
+        type=TensorType(shape, "float32"),
         sends=((group[1], whole),) if own == 0 else (),
         receives=((group[0], whole),) if own == 1 else (),
         own=(),
