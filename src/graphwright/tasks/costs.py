@@ -55,7 +55,10 @@ BUCKET_BYTES = 4 << 20
 
 
 class Pooled:
-    """Costs of gradients: a small sum takes its share of what a bucket takes, as it goes in one."""
+    """Costs of gradients where devices do not overlap: a small sum takes its share of what a bucket takes, as it goes in one.
+
+    Where devices overlap, computing hides what starting many sums takes.
+    """
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs

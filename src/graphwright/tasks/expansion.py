@@ -307,7 +307,8 @@ class Movements:
 
     def __init__(self, cluster: Cluster, costs: Costs) -> None:
         self.cluster, self.costs = cluster, costs
-        self.pooled = Pooled(costs)
+        alone = any(not device.overlaps for device in cluster.devices)
+        self.pooled = Pooled(costs) if alone else costs
         kinds = list(dict.fromkeys(cluster.devices))
         self.kinds = kinds
         self.kind_of = np.array([kinds.index(d) for d in cluster.devices], dtype=np.int64)
