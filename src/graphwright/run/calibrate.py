@@ -8,9 +8,11 @@ interruption stays.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import TypeAlias
 
 import torch
@@ -32,6 +34,8 @@ from graphwright.tasks import place_all
 Call: TypeAlias = tuple[str, Mapping[str, Attr], Types]
 """Operator, attributes and local types."""
 
+_Call: TypeAlias = Callable[[], tuple[torch.Tensor, ...]]
+
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Told before each call: how many are done, of how many, and the operator that is next."""
 
@@ -39,6 +43,9 @@ _FAILURES = (
     GraphwrightError, RuntimeError, TypeError, ValueError, IndexError, AssertionError,
 )  # fmt: skip
 """What a kernel raises when it does not take a call."""
+
+LONG_CALL = 2e-4
+"""Seconds from which on a call is measured beside others."""
 
 MEMORY_SHARE = 0.8
 """Of the free memory: a call that needs more is not run."""
@@ -134,23 +141,59 @@ def _try_to_measure(
     op: str, attrs: Attrs, types: Types, target: Target, seconds: float
 ) -> Measurement | str:
     """A measurement, or the reason why there is none."""
-    device, needed = target.device, needed_memory(types)
+    device, needed = target.device, needed_memory(types) * (1 + target.others)
     try:
         free = free_memory(device)
         if needed > MEMORY_SHARE * free:
             return f"needs {format_bytes(needed)} of memory; {format_bytes(free)} are free"
         with torch.no_grad(), target.occupied(), _clean(device):
-            inputs = sample_inputs(op, attrs, types, device)
-            call = partial(call_kernel, op, inputs, attrs, device)
+            make = partial(_make_call, op, attrs, types, device)
+            call = make()
             made = [tensor_type(t) for t in call()]
             if made[:1] != [*types.outputs[:1]]:  # what else a kernel keeps differs between devices
                 return f"makes {made[0] if made else 'nothing'}, not {types.outputs[0]}"
-            return measure(call, device, seconds)
+            with _company(call, make, target.others):
+                return measure(call, device, seconds)
     except MemoryError:
         return "does not fit into memory"
     except _FAILURES as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Call:
+    """A call with inputs of its own."""
+    return partial(call_kernel, op, sample_inputs(op, attrs, types, device), attrs, device)
+
+
+@contextmanager
+def _company(call: _Call, make: Callable[[], _Call], count: int) -> Iterator[None]:
+    """Others that make the same call all the while, as other processes will: they share caches and memory.
+
+    Short calls are made alone: these others wait for Python's lock, processes do not.
+    """
+    begun = perf_counter()
+    call()
+    if count == 0 or perf_counter() - begun < LONG_CALL:
+        yield
+        return
+    over = threading.Event()
+
+    def repeat() -> None:
+        own = make()
+        with torch.no_grad():
+            while not over.is_set():
+                own()
+
+    others = [threading.Thread(target=repeat, daemon=True) for _ in range(count)]
+    for other in others:
+        other.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for other in others:
+            other.join()
 
 
 def needed_memory(types: Types) -> int:

@@ -26,11 +26,12 @@ _MODEL = re.compile(r"\b[A-Z]{1,4}\d{1,4}[A-Z]?\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A device to calibrate: PyTorch's, the figures that go with it and, for a CPU, its threads."""
+    """A device to calibrate: PyTorch's, the figures that go with it and, for a CPU, its threads and how many others compute beside it."""
 
     device: torch.device
     figures: Device
     threads: int | None = None
+    others: int = 0
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
@@ -73,6 +74,7 @@ def _cpu(name: str, figures: Device | None) -> Target:
         device=torch.device("cpu"),
         figures=figures or found.devices[0],
         threads=cores // found.num_devices,
+        others=found.num_devices - 1,
     )
 
 

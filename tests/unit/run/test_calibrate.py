@@ -1,6 +1,8 @@
 """Calibration: real kernels on tiny calls, each measured once, kept in the store."""
 
+from dataclasses import replace
 from importlib import import_module
+from threading import active_count, get_ident
 
 import pytest
 import torch
@@ -54,6 +56,24 @@ def test_distinct_calls_are_measured_and_counted(store):
     assert [row.measured * row.count for row in found.rows] == sorted(
         (row.measured * row.count for row in found.rows), reverse=True
     )
+
+
+def test_long_calls_are_measured_beside_those_of_other_processes(store, monkeypatch):
+    large = ("aten.mm", Attrs(), types((512, 512), (512, 512), outputs=[(512, 512)]))
+    callers: dict[int, set[int]] = {}
+
+    def record(op, inputs, attrs, device):
+        callers.setdefault(inputs[0].shape[0], set()).add(get_ident())
+        return call_kernel(op, inputs, attrs, device)
+
+    monkeypatch.setattr(calibration, "call_kernel", record)
+    monkeypatch.setattr(calibration, "LONG_CALL", 1e-4)
+    target = replace(find_target("cpu"), others=2)
+    monkeypatch.setattr(calibration, "find_target", lambda *_: target)
+    before = active_count()
+    quick([MM, large], store)
+    assert {side: len(found) for side, found in callers.items()} == {16: 1, 512: 3}
+    assert active_count() == before
 
 
 def test_what_was_measured_is_what_the_cost_model_says(store):
