@@ -201,3 +201,8 @@ def test_two_processes_that_do_or_do_not_fit(second, message):
     else:
         assert message in trouble
         assert "waited in vain for rank 1" in first_trouble
+
+
+def test_more_workers_than_the_memory_holds_are_refused():
+    with pytest.raises(InvalidLaunch, match=r"100000 workers need .* for PyTorch alone, and .* are free; launch \d+ at most"):  # fmt: skip
+        launch(100_000)(print)

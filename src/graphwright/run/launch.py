@@ -26,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
 from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed, WorkerTimedOut
+from graphwright.ir import format_bytes
 from graphwright.run.crew import Died, Member, end, locate, watch
 from graphwright.run.rendezvous import listen, name_loopback
 from graphwright.run.worker import Raised, Returned, pack, unpack
@@ -34,6 +35,8 @@ Result = TypeVar("Result")
 
 LOOPBACK = "127.0.0.1"
 JOIN_SECONDS = 5.0
+WORKER_BYTES = 300 << 20
+"""What a process has that imported PyTorch and joined others, and no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Launcher:
         """Call the function in every worker; the results by rank, their tensors on the CPU."""
         _check_outside()
         _check_function(function)
+        _check_memory(self.num_workers)
         packed = pack((function, arguments), f"{_name(function)} with its arguments")
         changed = threading.Event()
         members: list[Member] = []
@@ -142,6 +146,20 @@ def _check_outside() -> None:
         raise InvalidLaunch(
             f"this process is rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} already, and a worker cannot launch workers; "
             'call gw.launch under `if __name__ == "__main__":`, and start that script with python, not with torchrun'
+        )
+
+
+def _check_memory(num_workers: int) -> None:
+    """Raise if so many processes would fill the memory before they begin: the system would end one of them, or this one."""
+    import torch
+
+    from graphwright.run.hardware import free_memory
+
+    free = free_memory(torch.device("cpu"))
+    if num_workers * WORKER_BYTES > free:
+        raise InvalidLaunch(
+            f"{num_workers} workers need {format_bytes(num_workers * WORKER_BYTES)} for PyTorch alone, and {format_bytes(free)} are free; "
+            f"launch {max(1, free // WORKER_BYTES)} at most"
         )
 
 
