@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="RLIMIT_DATA limits memory on Linux only"
 )
 OPTIMIZER = {"optimizer": torch.optim.Adam, "optimizer_options": {"lr": 1e-4}}
-WIDTH, DEPTH = 2048, 10
+WIDTH, DEPTH = 2048, 20
 WEIGHTS = DEPTH * WIDTH * (WIDTH + 1) * 4
 CAP = 3 * WEIGHTS
 """Training with Adam keeps four times the weights: parameters, two moments and a gradient."""

@@ -64,8 +64,6 @@ class Step:
         self._kept = kept_inputs(self.graph)
         self.program: Program = lowered.program(here.rank)
         self._agree()
-        if here.device.type == "cpu":
-            keep_freed_memory()
         self.links = self._links()
         self.module = build_module(self.program, self.links, here.device)
         kept = {
@@ -74,6 +72,8 @@ class Step:
             if self.graph.tensors[name].role is not Role.INPUT
         }
         self._held = initial_parts(self.graph, model, loss_fn, optimizer, kept, here.device, seed)
+        if here.device.type == "cpu":
+            keep_freed_memory()  # not before: what making the parts took goes back to the system
 
     def __call__(self, batch: Any) -> torch.Tensor:
         """Train on a batch, the whole or this rank's part of it, and return the loss."""
