@@ -148,7 +148,7 @@ def _prepare(
 
 
 def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
-    """All of a matrix but a range of a dim."""
+    """A range of one dim of a matrix, and all of the other."""
     wanted = (start, start + size)
     return (wanted, (0, shape[1])) if dim == 0 else ((0, shape[0]), wanted)
 

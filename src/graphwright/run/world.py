@@ -79,9 +79,8 @@ def world(*, device: str | None = None, timeout: float = JOIN_SECONDS) -> World:
         return World(rank=0, size=1, local_rank=0, device=place, backend=None)
     found = _join(variables, device, timeout)
     _joined = torch.distributed.group.WORLD, found
-    atexit.register(
-        leave
-    )  # threads of a group that is still there when the process ends would end it by force
+    # Threads of a group that is still there when the process ends would end it by force.
+    atexit.register(leave)
     return found
 
 
