@@ -20,6 +20,7 @@ from graphwright.plans import (
     Program,
     Sharding,
     Together,
+    Wait,
     boxes,
 )
 
@@ -73,6 +74,8 @@ def reads(instruction: Instruction) -> list[int]:
             return [each.value for each in instruction.sums]
         case Exchange():
             return [] if instruction.value is None else [instruction.value]
+        case Wait():
+            return []
 
 
 def makes(instruction: Instruction) -> tuple[int, ...]:
@@ -83,6 +86,8 @@ def makes(instruction: Instruction) -> tuple[int, ...]:
             return () if instruction.output is None else (instruction.output,)
         case Together():
             return tuple(each.output for each in instruction.sums)
+        case Wait():
+            return ()
         case _:
             return (instruction.output,)
 
@@ -103,7 +108,7 @@ def check_values(program: Program) -> None:
 def check_groups(program: Program, lowered: Lowered) -> None:
     """Groups have this rank, and are among those that all ranks make."""
     for i in shared(program):
-        if i.group:
+        if isinstance(i, Collective):
             assert program.rank in i.group
             assert i.group in lowered.groups or len(i.group) == 1
 
@@ -118,9 +123,6 @@ def meets(program: Program, other: int) -> list[tuple]:
         if isinstance(i, Collective):
             if other in i.group:
                 found.append((i.kind, i.tensor, i.group, i.reducer, i.dim, i.sizes))
-        elif i.group:
-            if other in i.group:
-                found.append(("exchange", i.tensor, i.group, i.tag))
         elif any(rank == other for rank, _ in (*i.sends, *i.receives)):
             found.append(("exchange", i.tensor, i.tag))
     return found

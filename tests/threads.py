@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 
 from graphwright.capture.replay import advance, bind, replay
 from graphwright.lower import lower
 from graphwright.plans import boxes
-from graphwright.run.links import (
-    begin_output,
-    by_rank,
-    complete,
-    front,
-    joined,
-    packed,
-    parted,
-)
 from graphwright.run.local import cut
+from graphwright.run.messages import exchange, gather, scatter
 from graphwright.run.module import build_module, run_module
 from graphwright.tasks.expansion import resting
 
@@ -58,32 +51,26 @@ class ThreadLinks:
     def __init__(self, rank, meeting):
         self.rank, self.meeting, self.turns = rank, meeting, {}
 
-    def _turn(self, group):
-        self.turns[group] = self.turns.get(group, 0) + 1
-        return self.turns[group]
+    def _turn(self, *key):
+        self.turns[key] = self.turns.get(key, 0) + 1
+        return (*key, self.turns[key])
 
     def collect(self, what, value):
-        turn, own = self._turn(what.group), what.group.index(self.rank)
         if what.kind == "all_gather":
-            value = front(value, what.dim, max(what.sizes))
-        elif what.kind == "reduce_scatter":
-            value = parted(value, what.sizes, what.dim)
+            return gather(what, value, self.rank, self._post)
+        if what.kind == "reduce_scatter":
+            return scatter(what, value, self.rank, self._post)
+        turn = self._turn(what.group)
         mark = (what.kind, what.tensor, value.shape, value.dtype)
-        self.meeting.leave((what.group, turn, self.rank), (mark, value.clone()))
+        self.meeting.leave((turn, self.rank), (mark, value.clone()))
 
         def get():
-            found = [self.meeting.find((what.group, turn, rank)) for rank in what.group]
+            found = [self.meeting.find((turn, rank)) for rank in what.group]
             assert all(m == mark for m, _ in found), [m for m, _ in found]
-            values = [v for _, v in found]
-            if what.kind == "all_gather":
-                return joined(torch.cat(values), what.sizes, what.dim)
-            total = values[0]
-            for v in values[1:]:
+            total = found[0][1]
+            for _, v in found[1:]:
                 total = _join(what.reducer, total, v)
-            if what.kind == "all_reduce":
-                return total.clone()
-            part = total.chunk(len(what.group))[own].narrow(0, 0, what.sizes[own])
-            return part.movedim(0, what.dim).clone(memory_format=torch.contiguous_format)
+            return total.clone()
 
         return _Later(get)
 
@@ -91,22 +78,23 @@ class ThreadLinks:
         return [self.collect(each, value) for each, value in zip(what.sums, values, strict=True)]
 
     def exchange(self, what, value):
-        turn = self._turn(("exchange", what.tag))
-        for rank, regions in by_rank(what.sends):
-            self.meeting.leave((what.tag, turn, self.rank, rank), packed(value, regions).clone())
-
         dtype = getattr(torch, what.type.dtype)
         like = value if value is not None else torch.empty(0, dtype=dtype)
-        out = begin_output(what, like, value)
+        return exchange(what, value, like, self._post)
 
-        def get():
-            found = {
-                rank: self.meeting.find((what.tag, turn, rank, self.rank))
-                for rank, _ in by_rank(what.receives)
-            }
-            return complete(what, out, found)
+    def _post(self, tag, sends, receives):
+        for rank, sent in sends.items():
+            assert sent.is_contiguous()
+            self.meeting.leave(self._turn(tag, self.rank, rank), sent.clone())
+        return [
+            _Later(partial(self._receive, self._turn(tag, rank, self.rank), place))
+            for rank, place in receives.items()
+        ]
 
-        return _Later(get)
+    def _receive(self, key, place):
+        found = self.meeting.find(key)
+        assert place.is_contiguous() and found.dtype == place.dtype
+        place.view(-1).copy_(found.view(-1))
 
 
 def _join(reducer, a, b):

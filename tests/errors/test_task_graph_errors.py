@@ -54,7 +54,7 @@ def test_a_broken_task_graph_is_refused(changes, message):
         ((4, 0, 3, False, [], [1]), r"value 0 \(4 bytes, activation, on device 0\).*no task gives birth"),
         ((4, 1, 3, False, [0], []), r"values.device goes from 1 to 1; there are 1"),
         ((4, 0, 9, False, [0], []), r"values.category goes from 9 to 9; there are 5"),
-        ((4, 0, 0, False, [7], []), r"values.birth_task goes from 7 to 7; there are 2"),
+        ((4, 0, 0, False, [7], []), r"values.birth_task goes from 7 to 7; there are 3"),
         ((4, 0, 0, False, [0], [-1]), r"values.use_task goes from -1 to -1; there are 3"),
         ((-4, 0, 0, False, [0], []), r"value 0 has -4 bytes"),
     ],

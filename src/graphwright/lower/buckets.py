@@ -67,10 +67,14 @@ def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:
     """Each bucket as one block, in the place of its last member."""
     lead = np.arange(len(waits.blocks))
     blocks, begins = list(waits.blocks), waits.begins.copy()
+    ends = waits.ends.copy()
     for members in buckets:
         *others, last = members
         lead[others] = last
         begins[last] = waits.begins[members].max()
+        ends[last] = begins[last] + (waits.ends[members] - waits.begins[members]).sum()
+        readers = np.concatenate([waits.after(member) for member in members])
+        begins[readers] = np.maximum(begins[readers], ends[last])
         blocks[last] = replace(blocks[last], before=tuple(waits.blocks[m] for m in others))
     kept, number = np.unique(lead, return_inverse=True)
     edges = np.unique(number[waits.sources] * len(kept) + number[waits.targets])
@@ -81,6 +85,7 @@ def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:
         sources[apart],
         targets[apart],
         begins[kept],
+        ends[kept],
         waits.key[kept],
     )
 

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphwright.describe import Types
-from graphwright.ir import CONSTANT_OP, Attr, Graph, collection_paused
+from graphwright.ir import CONSTANT_OP, Attr, Graph, TensorType, collection_paused
 from graphwright.lower.buckets import fill_buckets
 from graphwright.lower.moves import changed_axes, group_of, lower_hop, lower_slice
 from graphwright.lower.order import Block, find_waits
+from graphwright.lower.waiting import LEAST_SLACK, SLACK, UnderWay
 from graphwright.machine import Device
 from graphwright.plans import (
     Box,
@@ -32,14 +34,30 @@ from graphwright.plans import (
     Rows,
     Sharding,
     Together,
+    Wait,
     as_box,
     boxes,
+    local_bytes,
+    values_read,
 )
-from graphwright.simulate import CostModel, schedule
-from graphwright.tasks import Copy, Costs, Expansion, Move, Site, Traffic, assemble, resting
+from graphwright.simulate import CostModel, memory, schedule
+from graphwright.tasks import (
+    Copy,
+    Costs,
+    Expansion,
+    Hop,
+    Move,
+    Site,
+    Traffic,
+    assemble,
+    resting,
+    staged_bytes,
+)
 
 PATIENCE = 4.0
 """Results of what moves are taken to arrive so many times later than predicted: whoever waits for one in vain holds up all that comes after it."""
+
+_IN_GROUPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
@@ -71,9 +89,13 @@ class Lowered:
         self.graph, self.plan = graph, plan
         self.expansion = Expansion(Site(graph), plan, _Patient(costs))
         tasks = assemble(self.expansion)
-        waits = find_waits(self.expansion, tasks, schedule(tasks))
+        found = schedule(tasks)
+        self.slack = max(SLACK * float(memory(tasks, found).peak.max()), LEAST_SLACK)
+        waits = find_waits(self.expansion, tasks, found, self.slack)
         joined = fill_buckets(self.expansion, waits)
-        self.blocks = [joined.blocks[b] for b in joined.order()]
+        order = joined.order()
+        self.blocks = [joined.blocks[b] for b in order]
+        self.begins, self.ends = joined.begins[order].tolist(), joined.ends[order].tolist()
 
     def program(self, rank: int) -> Program:
         """What one rank does."""
@@ -81,14 +103,14 @@ class Lowered:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """All groups of ranks that do something together, of more than one."""
+        """All groups of ranks that gather or reduce something together, of more than one."""
         found: set[tuple[int, ...]] = set()
         seen: set[object] = set()
         for block in self.blocks:
             if block.move is not None:
                 hop = block.move.movement.hops[block.hop]
                 mesh = hop.source.mesh
-                if hop.kind != "exchange" and (mesh, changed_axes(hop)) not in seen:
+                if hop.kind in _IN_GROUPS and (mesh, changed_axes(hop)) not in seen:
                     seen.add((mesh, changed_axes(hop)))
                     found |= {group_of(mesh, changed_axes(hop), rank) for rank in mesh.devices}
         return tuple(sorted(group for group in found if len(group) > 1))
@@ -111,6 +133,8 @@ class _Lowering:
         self.shown: dict[tuple[str, Sharding], int] = {}
         self.inputs: dict[str, int] = {}
         self.homes: dict[str, Box] = {}
+        self.under_way = UnderWay(lowered.slack)
+        self.read: set[int] = set()
 
     def run(self) -> Program:
         for name in self.graph.inputs:
@@ -144,15 +168,22 @@ class _Lowering:
     def _block(self, block: Block, number: int) -> None:
         if block.node is not None:
             if self.rank in self.x.placed[block.node].mesh.devices:
+                self._wait(number)
                 self._node(block.node)
         else:
             assert block.move is not None
+            self._wait(number)
             start = len(self.instructions)
             for each in (*block.before, block):
                 assert each.move is not None
                 self._hop(each.move, each.hop, number)
             if block.before:
                 self._go_together(start)
+
+    def _wait(self, number: int) -> None:
+        """Wait for what should have ended when a block begins."""
+        for late in self.under_way.overdue(self.lowered.begins[number], self.read):
+            self._emit(Wait(begun=late))
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -172,7 +203,7 @@ class _Lowering:
         outputs = tuple(self._new_value() for _ in node.outputs)
         types = self.site.types[i]
         if node.op == CONSTANT_OP:
-            self.instructions.append(
+            self._emit(
                 Constant(
                     node=node.name,
                     value=node.attrs["value"],
@@ -206,7 +237,7 @@ class _Lowering:
         )  # fmt: skip
         call = tiling.classes[tiling.class_of[part]]
         made = call.types.outputs[0]
-        self.instructions.append(
+        self._emit(
             Call(
                 node=node.name,
                 op=node.op,
@@ -218,6 +249,7 @@ class _Lowering:
                 shape=types.outputs[0].shape,
                 box=as_box(tiling.outputs[0][part]),
                 alike=tuple(a for a, t in enumerate(call.types.inputs) if t == made),
+                by_element=self.site.writes_over[i],
             )
         )
         return outputs
@@ -246,11 +278,11 @@ class _Lowering:
         value = self._on_way(move, k) if gives else None
         output = self._new_value() if gets else None
         type = self.graph.tensors[move.tensor].type
-        self.instructions.append(
-            lower_hop(
-                hop, move.tensor, type, self.lowered.plan.cluster, self.rank, value, output, number
-            )
-        )
+        on = self.lowered.plan.cluster
+        self._emit(lower_hop(hop, move.tensor, type, on, self.rank, value, output, number))
+        if hop.kind != "all_reduce":
+            ends = self.lowered.ends[number]
+            self.under_way.begin(len(self.instructions) - 1, output, self._held(hop, type), ends)
         if output is not None:
             self.hops[Copy(move.tensor, move.target, move.turn), k] = output
 
@@ -277,12 +309,10 @@ class _Lowering:
         hop, type = move.movement.hops[k], self.graph.tensors[move.tensor].type
         if self._is_in(hop.source):
             value, found = self._on_way(move, k), self._new_value()
-            self.instructions.append(lower_slice(hop, type, self.rank, value, found))
+            self._emit(lower_slice(hop, type, self.rank, value, found))
         else:
             found, on = self._new_value(), self.lowered.plan.cluster
-            self.instructions.append(
-                lower_hop(hop, move.tensor, type, on, self.rank, None, found, tag=0)
-            )
+            self._emit(lower_hop(hop, move.tensor, type, on, self.rank, None, found, tag=0))
         return found
 
     def _value(self, copy: Copy) -> int:
@@ -305,6 +335,23 @@ class _Lowering:
     def _box(self, name: str, sharding: Sharding) -> Box:
         place = sharding.mesh.devices.index(self.rank)
         return as_box(boxes(sharding, self.graph.tensors[name].type.shape)[place])
+
+    def _held(self, hop: Hop, type: TensorType) -> int:
+        """What is held until a transfer has ended, besides its result."""
+        if hop.kind == "exchange":
+            copies = sum(self._part(local_bytes(s, type), s) for s in (hop.source, hop.target))
+        else:
+            copies = self._part(staged_bytes(hop.kind, hop.source, hop.target, type), hop.source)
+        return copies + self._part(local_bytes(hop.source, type), hop.source)
+
+    def _part(self, numbers: NDArray[np.int64], sharding: Sharding) -> int:
+        """This rank's among numbers of all devices in the order of a mesh; 0 if it has none."""
+        devices = sharding.mesh.devices
+        return int(numbers[devices.index(self.rank)]) if self.rank in devices else 0
+
+    def _emit(self, instruction: Instruction) -> None:
+        self.instructions.append(instruction)
+        self.read.update(values_read(instruction))
 
     def _new_value(self) -> int:
         self.num_values += 1

@@ -1,7 +1,7 @@
 """One hop of a movement as one rank's instruction.
 
 all_gather       parts along a dim, in the order of the group      reduce_scatter   terms to parts along a dim
-all_reduce       terms to the whole                                all_to_all       an exchange in which the whole group takes part
+all_reduce       terms to the whole                                all_to_all       an exchange within a group
 exchange         regions, message by message: halos, shifts, other devices
 slice            a region of what is there, or zero for terms of which another rank has the only one
 """
@@ -147,7 +147,7 @@ def _within(
         if from_ is not None and not (overlapping and _common(from_, have) == from_):
             receives.append((other, _relative(from_, need)))
     return Exchange(
-        tensor=tensor, tag=tag, group=group, value=value, output=output, type=_local(need, type),
+        tensor=tensor, tag=tag, value=value, output=output, type=_local(need, type),
         sends=tuple(sends), receives=tuple(receives), own=tuple(own),
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ def _exchange(
             assert need is not None
             receives.append((sender, _relative(region, need)))
     return Exchange(
-        tensor=tensor, tag=tag, group=(), value=value, output=output,
+        tensor=tensor, tag=tag, value=value, output=output,
         type=type if need is None else _local(need, type),
         sends=tuple(sends), receives=tuple(receives), own=tuple(own),
     )  # fmt: skip

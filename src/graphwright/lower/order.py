@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.plans import TaskGraph
+from graphwright.plans import KINDS, TaskGraph
 from graphwright.simulate import Schedule
 from graphwright.tasks import Copy, Expansion, Move, compute_position, key_base
 
@@ -35,12 +35,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """Blocks and which of them wait for which: `targets[i]` for `sources[i]`, sorted; where several could be next, `begins` decides, then `key`."""
+    """Blocks and which of them wait for which: `targets[i]` for `sources[i]`, sorted; where several could be next, `begins` decides, then `key`.
+
+    `ends` are the times at which blocks have ended in the simulation.
+    """
 
     blocks: list[Block]
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]
     begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
     key: NDArray[np.int64]
 
     def after(self, block: int) -> NDArray[np.int64]:
@@ -68,13 +72,21 @@ class Waits:
         return order
 
 
-def find_waits(x: Expansion, tasks: TaskGraph, schedule: Schedule) -> Waits:
-    """All nodes, and all hops that transfer something, with what each waits for, and when it begins in the simulation."""
+def find_waits(x: Expansion, tasks: TaskGraph, schedule: Schedule, small: float) -> Waits:
+    """All nodes, and all hops that transfer something, with what each waits for, and when it begins in the simulation.
+
+    Where devices do not compute and transfer at once, what is not `small` begins no earlier than there: it would hold memory for nothing.
+    """
     moves = [move for name in x.site.graph.tensors for move in x.moves(name).values()]
     blocks, block_of = _find_blocks(x, tasks, moves)
     count = len(blocks)
     begins = np.zeros(count, dtype=np.int64)
-    np.maximum.at(begins, block_of, np.where(tasks.kind == 0, schedule.start, schedule.ready))
+    early = tasks.kind != 0
+    if not all(device.overlaps for device in x.cluster.devices):
+        early &= (tasks.kind == KINDS.index("all_reduce")) | (tasks.nbytes <= small)
+    np.maximum.at(begins, block_of, np.where(early, schedule.ready, schedule.start))
+    ends = np.zeros(count, dtype=np.int64)
+    np.maximum.at(ends, block_of, schedule.end)
     key = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(key, block_of, tasks.key)
     before = np.repeat(np.arange(len(tasks)), np.diff(tasks.succ_ptr))
@@ -83,7 +95,7 @@ def find_waits(x: Expansion, tasks: TaskGraph, schedule: Schedule) -> Waits:
     edges = np.unique(np.concatenate([of_tasks, of_values]))
     sources, targets = np.divmod(edges, count)
     apart = sources != targets
-    return Waits(blocks, sources[apart], targets[apart], begins, key)
+    return Waits(blocks, sources[apart], targets[apart], begins, ends, key)
 
 
 def _find_blocks(

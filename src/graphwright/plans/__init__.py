@@ -29,6 +29,9 @@ from graphwright.plans.program import (
     Program,
     Rows,
     Together,
+    Wait,
+    values_made,
+    values_read,
 )
 from graphwright.plans.sharding import (
     Box,
@@ -92,6 +95,7 @@ __all__ = [
     "TaskGraph",
     "Together",
     "Values",
+    "Wait",
     "as_box",
     "boxes",
     "check_keep",
@@ -114,5 +118,7 @@ __all__ = [
     "part_numbers",
     "replicated",
     "time_unit",
+    "values_made",
+    "values_read",
     "whole_mesh",
 ]

@@ -11,7 +11,7 @@ Values are local tensors by number; regions count from a value's own first eleme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,7 +50,8 @@ class Rows:
 class Call:
     """An operator on this rank's part.
 
-    `number`, `shape` and `box` are those of the node and its first output, for what it draws at random. `alike` are the operands with the type of the first output, `free` those of them whose memory nobody reads any more.
+    `number`, `shape` and `box` are those of the node and its first output, for what it draws at random. `alike` are the operands with the type of the first output,
+    `free` those of them whose memory nobody reads any more; `by_element`: an output may be written over any of these.
     """
 
     node: str
@@ -63,6 +64,7 @@ class Call:
     shape: Shape = ()
     box: Box = ()
     alike: tuple[int, ...] = ()
+    by_element: bool = False
     free: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -111,13 +113,11 @@ class Exchange:
     """Regions that are sent to and received from other ranks, and those that this one has itself.
 
     `sends` are (rank, region of the value), `receives` (rank, region of the output), `own` (region of the value, of the output), each in an order
-    that both sides share. Without a value there is nothing to send, without an output nothing to receive. With a `group`, all of its ranks
-    exchange at once.
+    that both sides share. Without a value there is nothing to send, without an output nothing to receive.
     """
 
     tensor: str
     tag: int
-    group: tuple[int, ...]
     value: int | None
     output: int | None
     type: TensorType
@@ -157,7 +157,47 @@ class Together:
         return "together: " + "; ".join(map(str, self.sums))
 
 
-Instruction = Call | Constant | Collective | Together | Exchange | Cut
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Until what an earlier instruction, by its number, began has ended: its copies are not to be held any longer. Readers of its result wait in any case."""
+
+    begun: int
+
+    def __str__(self) -> str:
+        return f"wait for instruction {self.begun}"
+
+
+Instruction = Call | Constant | Collective | Together | Exchange | Cut | Wait
+
+
+def values_read(instruction: Instruction) -> Iterator[int]:
+    """The values that an instruction reads."""
+    match instruction:
+        case Call():
+            yield from (o.value for o in instruction.inputs if o is not None)
+        case Cut() | Collective():
+            yield instruction.value
+        case Together():
+            yield from (each.value for each in instruction.sums)
+        case Exchange(value=value) if value is not None:
+            yield value
+        case Exchange() | Constant() | Wait():
+            return
+
+
+def values_made(instruction: Instruction) -> tuple[int, ...]:
+    """The values that an instruction makes."""
+    match instruction:
+        case Call():
+            return instruction.outputs
+        case Together():
+            return tuple(each.output for each in instruction.sums)
+        case Exchange():
+            return () if instruction.output is None else (instruction.output,)
+        case Constant() | Cut() | Collective():
+            return (instruction.output,)
+        case Wait():
+            return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Tasks are numbered in the order of their keys, which is topological. All is arra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,10 @@ Ints = NDArray[np.signedinteger[Any]]
 class Values:
     """The pieces of memory on the devices: a value exists from its earliest birth to the end of its last birth or use.
 
-    `persistent` values exist from the beginning to the end; a use by a task numbered one beyond the last is the end of the step.
+    `persistent` values exist from the beginning to the end; a use by a task numbered one beyond the last is the end of the step, a birth by it
+    the beginning.
+    Task `over_task[i]` makes something that fits into the memory of value `over_value[i]`, which it reads element by element: if nobody uses that value later,
+    it ends where the task starts.
     """
 
     nbytes: NDArray[np.int64]
@@ -47,6 +50,8 @@ class Values:
     birth_task: NDArray[np.int32]
     use_value: NDArray[np.int32]
     use_task: NDArray[np.int32]
+    over_value: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    over_task: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __len__(self) -> int:
         return len(self.nbytes)

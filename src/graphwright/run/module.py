@@ -36,6 +36,7 @@ from graphwright.plans import (
     Program,
     Rows,
     Together,
+    Wait,
 )
 from graphwright.run.draw import Drawn, draw, is_random
 from graphwright.run.local import (
@@ -100,6 +101,23 @@ def in_place(overload: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
     return found if same else None
 
 
+@cache
+def into_memory(overload: torch._ops.OpOverload) -> tuple[torch._ops.OpOverload, str] | None:
+    """The operator that writes what another one computes into memory that it is given, and by which name, if there is one."""
+    parameters = [(a.name, str(a.type)) for a in overload._schema.arguments]
+    packet = overload.overloadpacket
+    for name in packet.overloads():
+        found = getattr(packet, name)
+        *given, last = found._schema.arguments
+        if (
+            last.is_out
+            and not any(a.is_out for a in given)
+            and [(a.name, str(a.type)) for a in given] == parameters
+        ):
+            return found, last.name
+    return None
+
+
 class _Begin:
     """What begins a collective or an exchange."""
 
@@ -154,12 +172,14 @@ class _Builder:
         self.names = {value: name for name, value in program.inputs.items()}
         self.values: dict[int, fx.Node] = {}
         self.pending: dict[int, fx.Node] = {}
+        self.begun: dict[int, int] = {}
         self.num_sent = 0
         self.roots = find_roots(program.instructions)
         self.left: set[int] = set()
+        self.updated = set(program.updates.values())
 
     def build(self) -> fx.GraphModule:
-        for instruction in mark_free(self.program):
+        for number, instruction in enumerate(mark_free(self.program)):
             match instruction:
                 case Call():
                     self._call(instruction)
@@ -168,7 +188,10 @@ class _Builder:
                 case Cut():
                     self._cut(instruction)
                 case Collective() | Exchange():
-                    self._begin(instruction)
+                    self.begun[number] = self._begin(instruction)
+                case Wait():
+                    if self.begun[instruction.begun] in self.pending:
+                        self._value(self.begun[instruction.begun])
                 case Together():
                     self._begin_all(instruction)
         updates = {name: self._own(value) for name, value in self.program.updates.items()}
@@ -232,9 +255,14 @@ class _Builder:
             size = list(call.attrs["size"])  # type: ignore[arg-type]
             return [self._emit(torch.ops.aten.reshape.default, inputs[0], size)]
         overload = overload_of(call.op)
-        if 0 in call.free and not shares_memory(call.op):
-            overload = in_place(overload) or overload
         args, kwargs = join_arguments(overload, len(inputs), call.attrs)(inputs, self.device)
+        if call.free and not shares_memory(call.op):
+            into = into_memory(overload)
+            if 0 in call.free and in_place(overload) is not None:
+                overload = in_place(overload) or overload
+            elif call.by_element and into is not None:
+                overload, name = into
+                kwargs = {**kwargs, name: inputs[call.free[0]]}
         made = self._emit(overload, *args, **kwargs)
         returns = overload._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "Tensor":
@@ -251,17 +279,21 @@ class _Builder:
 
     def _cut(self, what: Cut) -> None:
         function = zeros_like if what.zero else cut
-        self.values[what.output] = self._emit(
-            function, self._value(what.value), _lists(what.region)
-        )
+        found = self._emit(function, self._value(what.value), _lists(what.region))
+        if what.output in self.updated:  # the rest of what it was cut from is not to be held
+            found = self._emit(own_memory, found)
+        self.values[what.output] = found
 
-    def _begin(self, what: Collective | Exchange) -> None:
+    def _begin(self, what: Collective | Exchange) -> int:
+        """Begin something; the number by which it is pending."""
         assert self.links is not None
         value = None if what.value is None else self._value(what.value)
         begun = self._emit(_Begin(self.links, what), value)
         if what.output is None:
             self.num_sent += 1
-        self.pending[-self.num_sent if what.output is None else what.output] = begun
+        number = -self.num_sent if what.output is None else what.output
+        self.pending[number] = begun
+        return number
 
     def _begin_all(self, what: Together) -> None:
         assert self.links is not None

@@ -10,7 +10,7 @@ result is waited for. Memory that is not the step's own, data and parameters tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -18,12 +18,14 @@ from graphwright.capture.invoke import overload_of
 from graphwright.plans import (
     Call,
     Collective,
-    Constant,
     Cut,
     Exchange,
     Instruction,
     Program,
     Together,
+    Wait,
+    values_made,
+    values_read,
 )
 
 
@@ -37,7 +39,7 @@ def mark_free(program: Program) -> tuple[Instruction, ...]:
     sent: dict[int, dict[int, int]] = {}
     waits = _find_waits(instructions)
     for at, instruction in enumerate(instructions):
-        for value in _reads(instruction):
+        for value in values_read(instruction):
             shared = root.get(value, value)
             last[shared] = at
             if not isinstance(instruction, Call | Cut):
@@ -111,37 +113,17 @@ def shares_memory(op: str) -> bool:
 
 
 def _find_waits(instructions: Sequence[Instruction]) -> dict[int, int]:
-    """For every instruction that moves something, the one at which its result, or the last of several, is first read; the end for none."""
+    """For every instruction that moves something, the one that waits for it, or at which its result, or the last of several, is first read; the end for none."""
     made: dict[int, int] = {}
     waits: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
-        for value in _reads(instruction):
+        for value in values_read(instruction):
             if value in made:
                 by = made.pop(value)
                 waits[by] = len(instructions) if by in made.values() else at
-        if isinstance(instruction, Collective | Together | Exchange):
+        if isinstance(instruction, Wait):
+            waits[instruction.begun] = at
+        elif isinstance(instruction, Collective | Together | Exchange):
             waits[at] = len(instructions)
-            for output in _outputs(instruction):
-                made[output] = at
+            made.update(dict.fromkeys(values_made(instruction), at))
     return waits
-
-
-def _outputs(instruction: Collective | Together | Exchange) -> Iterator[int]:
-    if isinstance(instruction, Together):
-        yield from (each.output for each in instruction.sums)
-    elif instruction.output is not None:
-        yield instruction.output
-
-
-def _reads(instruction: Instruction) -> Iterator[int]:
-    match instruction:
-        case Call():
-            yield from (o.value for o in instruction.inputs if o is not None)
-        case Cut() | Collective():
-            yield instruction.value
-        case Together():
-            yield from (each.value for each in instruction.sums)
-        case Exchange(value=value) if value is not None:
-            yield value
-        case Exchange() | Constant():
-            return

@@ -1,7 +1,8 @@
 """What every device holds in memory over a schedule, and when it holds the most.
 
 A value exists from the earliest start among the tasks that give birth to it until the latest end among these and
-those that use it, the end itself excluded: what is freed at a time is free for what is allocated at that time.
+those that use it, the end itself excluded: what is freed at a time is free for what is allocated at that time. A task that works element by element
+writes over a value that nobody uses after it.
 Persistent values exist from the beginning to the end.
 
     bytes
@@ -82,6 +83,11 @@ def memory(task_graph: TaskGraph, schedule: Schedule) -> Memory:
             f"value {v} ({values.nbytes[v]} bytes, {CATEGORIES[values.category[v]]}, on device {values.device[v]}) "
             "is not persistent and no task gives birth to it"
         )
+    written = np.zeros(len(task_graph) + 1, np.bool_)
+    write_over(
+        schedule.start, schedule.end, values.over_value, values.over_task, values.persistent,
+        written, death,
+    )  # fmt: skip
     birth[values.persistent] = 0
     death[values.persistent] = schedule.makespan
     peak = np.zeros(num_devices, np.int64)
@@ -108,9 +114,11 @@ def _verify(values: Values, num_devices: int, num_tasks: int) -> None:
         ("device", values.device, num_devices),
         ("category", values.category, len(CATEGORIES)),
         ("birth_value", values.birth_value, len(values)),
-        ("birth_task", values.birth_task, num_tasks),
+        ("birth_task", values.birth_task, num_tasks + 1),
         ("use_value", values.use_value, len(values)),
         ("use_task", values.use_task, num_tasks + 1),
+        ("over_value", values.over_value, len(values)),
+        ("over_task", values.over_task, num_tasks),
     ):
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < limit):
             raise InvalidTaskGraph(
@@ -151,6 +159,9 @@ def find_lifetimes(
     """Lower `birth` to the earliest start of a birth, raise `death` to the latest end of a birth or use."""
     for i in range(len(birth_value)):
         v, t = birth_value[i], birth_task[i]
+        if t == len(end):
+            birth[v], death[v] = 0, max(death[v], 0)
+            continue
         birth[v] = min(birth[v], start[t])
         death[v] = max(death[v], end[t])
     last = 0
@@ -159,6 +170,24 @@ def find_lifetimes(
     for i in range(len(use_value)):
         v, t = use_value[i], use_task[i]
         death[v] = max(death[v], last if t == len(end) else end[t])
+
+
+@compiled
+def write_over(
+    start: Ints,
+    end: Ints,
+    over_value: Ints,
+    over_task: Ints,
+    persistent: NDArray[np.bool_],
+    written: NDArray[np.bool_],
+    death: Ints,
+) -> None:
+    """End values where a task begins that writes over them: of each task the first that nobody uses later."""
+    for i in range(len(over_value)):
+        v, t = over_value[i], over_task[i]
+        if not persistent[v] and not written[t] and death[v] == end[t]:
+            written[t] = True
+            death[v] = start[t]
 
 
 @compiled

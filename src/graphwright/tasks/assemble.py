@@ -30,6 +30,7 @@ from graphwright.plans import (
 from graphwright.tasks.compact import compressed_rows
 from graphwright.tasks.expansion import Copy, Expansion, Move, compute_position, key_base, resting
 from graphwright.tasks.movement import EXTERNAL, common_places, join_on_device, places
+from graphwright.tasks.placing import Placed
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -74,18 +75,23 @@ class _Assembly:
         self.graph = expansion.site.graph
         self.num_tasks = self.num_values = 0
         self.columns: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
-        self.edges, self.births, self.uses = _Pairs(), _Pairs(), _Pairs()
+        self.edges, self.births, self.uses, self.overs = _Pairs(), _Pairs(), _Pairs(), _Pairs()
         self.labels: list[str] = []
         self.copies: dict[Copy, _Made] = {}
         self.waiting: dict[int, list[Move]] = {}
         self.base: list[int] = []
         self.size = expansion.cluster.num_devices
+        self.starts: list[Ints] = []
+        self.replaced = {old for old in self.graph.updates if self._is_replaced(old)}
 
     def run(self) -> TaskGraph:
         """Lay out all blocks."""
         for name in self.graph.inputs:
             sharding = self.x.source(name)
-            values = self._make_values(name, sharding, persistent=True)
+            stays = name not in self.replaced
+            values = self._make_values(name, sharding, persistent=stays)
+            if not stays:
+                self.starts.append(values)
             self.copies[Copy(name, sharding, 0)] = _Made(name, values)
             self._put_off(name)
         for i in range(len(self.graph.nodes)):
@@ -139,6 +145,9 @@ class _Assembly:
             self._read(name, copy, tasks)
             if not self.site.is_view[i]:
                 self._use(copy.values, tasks)
+            if self.site.writes_over[i] and _fits(placed, arg):
+                real = copy.values != NO_VALUE
+                self.overs.add(copy.values[real], tasks[real])
         for before in self.site.turns.get(i, ()):
             sources, targets = common_places(self.x.placed[before].mesh, placed.mesh, self.size)
             self.edges.add(self.base[before] + sources, base + targets)
@@ -265,13 +274,21 @@ class _Assembly:
             for old in site.replaces[name]
         )
 
+    def _is_replaced(self, old: str) -> bool:
+        """Whether other memory takes the place of an input: its new value is made in another sharding."""
+        new = self.graph.updates[old]
+        alone = self.site.replaces[new] == [old] and new in self.site.producer
+        return alone and self.x.source(new) != self.x.source(old)
+
     def _moved_values(self, move: Move, source: _Made, base: int) -> Ints:
         m = move.movement
         sizes = m.buffer_nbytes
-        places = [self.x.source(old) for old in self.site.replaces.get(move.tensor, ())]
-        if (
-            move.target in places and not move.turn
-        ):  # the last step writes to where the old value is
+        olds = [
+            old
+            for old in self.site.replaces.get(move.tensor, ())
+            if self.x.source(old) == move.target and not move.turn
+        ]
+        if not self.replaced.issuperset(olds):  # the last step writes to where the old value is
             sizes = sizes.copy()
             sizes[m.result[m.result != EXTERNAL]] = 0
         first = self.num_values
@@ -285,9 +302,23 @@ class _Assembly:
         found = np.where(outside, own, first + m.result).astype(np.int32)
         if outside.any() and m.gives[0].size and len(self.x.needs(move.tensor)) > 1:
             self._keep_terms(move, found, outside, base)
+        if outside.any() and olds and self.replaced.issuperset(olds):
+            self._settle_slices(move, found, outside)
         if outside.any() and not move.turn and self.x.kept(move.tensor) == "after":
             self._copy_slices(move, found, outside)
         return found
+
+    def _settle_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
+        """Part of a new value gets the memory of its own in which it stays until the next step."""
+        m, type = move.movement, self.graph.tensors[move.tensor].type
+        made, _ = self.site.producer[move.tensor]
+        there = np.flatnonzero(outside & (m.result_place >= 0))
+        devices = device_array(m.target.mesh)[there]
+        fresh = self._values(
+            local_bytes(m.target, type)[there], devices, self.site.category(move.tensor), False
+        )
+        self.births.add(fresh, (self.base[made] + m.result_place[there]).astype(np.int32))
+        values[there] = fresh
 
     def _copy_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
         """Part of what a device has gets memory of its own where the whole is not to be held for it."""
@@ -323,11 +354,9 @@ class _Assembly:
         else:
             self.uses.add(values[real], tasks[real])
 
-    def _use_to_the_end(self, name: str) -> None:
-        """What the step returns is there until its end."""
-        source = self.x.source(name)
-        final = source if not source.is_partial else resting(source)
-        values = self.copies[Copy(name, final, 0)].values
+    def _use_to_the_end(self, copy: Copy) -> None:
+        """What the step leaves is there until its end."""
+        values = self.copies[copy].values
         self._use(values, np.full(len(values), self.num_tasks, dtype=np.int32))
 
     # -- all of it --------------------------------------------------------------------------------
@@ -336,10 +365,17 @@ class _Assembly:
         c = self.columns
         sources, targets = self.edges.arrays()
         pointers, successors, indegree = compressed_rows(sources, targets, self.num_tasks)
+        for values in self.starts:
+            self.births.add(values, np.full(len(values), self.num_tasks, dtype=np.int32))
         birth_value, birth_task = self.births.arrays()
+        for old in self.replaced:
+            self._use_to_the_end(Copy(self.graph.updates[old], self.x.source(old), 0))
         for name in self.site.results:
-            self._use_to_the_end(name)
+            source = self.x.source(name)
+            final = source if not source.is_partial else resting(source)
+            self._use_to_the_end(Copy(name, final, 0))
         use_value, use_task = self.uses.arrays()
+        over_value, over_task = self.overs.arrays()
         counts = _flat(c["counts"], np.int64)
         return TaskGraph(
             duration=_flat(c["duration"], np.int64),
@@ -363,6 +399,8 @@ class _Assembly:
                 birth_task=birth_task,
                 use_value=use_value,
                 use_task=use_task,
+                over_value=over_value,
+                over_task=over_task,
             ),
             labels=tuple(self.labels),
             resource_names=tuple(self.x.cluster.resources),
@@ -392,6 +430,11 @@ def overwrite_pairs(x: Expansion, move: Move, writer: int) -> tuple[Ints, Ints]:
     part = at[device_array(m.source.mesh)[m.reads[0]]]
     there = part >= 0
     return m.reads[1][there], part[there]
+
+
+def _fits(placed: Placed, arg: int) -> bool:
+    """Whether the output of each part has the type of one of its inputs."""
+    return all(c.types.inputs[arg] == c.types.outputs[0] for c in placed.classes)
 
 
 def _flat(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:

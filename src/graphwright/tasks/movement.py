@@ -6,7 +6,7 @@
     keeps    (source, target place)    ... and when it had it before: what it needs is, in part, its own
 
 Places are those of devices in the mesh of the source and of the target. Each step but the in-place ones makes a new buffer on every
-device that it gives something to.
+device that it gives something to, and there are copies while a transfer is under way (`staging`).
 """
 
 from __future__ import annotations
@@ -199,6 +199,17 @@ class _Layout:
         self.pairs["uses"].append((held[buffered], readers[1][buffered]))
         self.pairs["source_uses"].append((devices[~buffered], readers[1][~buffered]))
         self._settle(step, givers)
+        for number, transfer in zip(numbers, transfers, strict=True):
+            self._stage(number, transfer)
+
+    def _stage(self, task: int, transfer: Transfer) -> None:
+        """Memory for copies while a task goes on."""
+        on = transfer.staged > 0
+        made = transfer.stages[on]
+        buffers = np.arange(self.num_buffers, self.num_buffers + len(made), dtype=np.int32)
+        self.buffers.append((made, transfer.staged[on]))
+        self.num_buffers += len(made)
+        self.pairs["births"].append((buffers, np.full(len(made), task, dtype=np.int32)))
 
     def _settle(self, step: Step, givers: tuple[Ints, Ints]) -> None:
         """After the step: who waits for what, and where each copy is."""

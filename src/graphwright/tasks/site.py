@@ -47,6 +47,10 @@ class Site:
             node.op != CONSTANT_OP and _is_view(node.op, a, t)
             for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
         ]
+        self.writes_over = [
+            node.op != CONSTANT_OP and len(node.outputs) == 1 and _writes_over(node.op, a, t)
+            for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
+        ]
         self.root, self.family = self._families()
         self._computing = self._computing_before()
         self.results = frozenset(graph.outputs) - self.replaces.keys()
@@ -219,3 +223,10 @@ class Site:
 @lru_cache(maxsize=65536)
 def _is_view(op: str, attrs: Attrs, types: Types) -> bool:
     return properties(op, attrs, types).view
+
+
+@lru_cache(maxsize=65536)
+def _writes_over(op: str, attrs: Attrs, types: Types) -> bool:
+    """Whether a call may write its output over what it reads: element by element, and nothing random."""
+    found = properties(op, attrs, types)
+    return found.elementwise and not found.view and not found.random

@@ -17,10 +17,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.ir import DTYPE_BYTES, TensorType
+from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import Sharding, boxes, device_array, local_bytes
 from graphwright.tasks.costs import Costs, Traffic
+from graphwright.tasks.staging import common_regions, in_one_piece, region_bytes, staged_bytes
 from graphwright.tasks.traffic import Parties, Party, all_pairs, rings, spans_of
 
 Ints = NDArray[np.int64]
@@ -30,7 +31,7 @@ _SENDS_PER_DEVICE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transfer:
-    """One task on links: reads what `reads` hold, and gives `gives` what they need."""
+    """One task on links: reads what `reads` hold, and gives `gives` what they need; meanwhile there are copies of `staged` bytes on devices `stages`."""
 
     kind: str
     reads: NDArray[np.int32]
@@ -39,6 +40,8 @@ class Transfer:
     loads: Ints
     nbytes: int
     seconds: float
+    stages: NDArray[np.int32]
+    staged: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,7 +77,7 @@ class _Collective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Messages:
-    """Who sends how much to whom, over which links ([message, 2], -1 for none)."""
+    """Who sends how much to whom, over which links ([message, 2], -1 for none), and what of it is copied there and here ([message, 2])."""
 
     senders: NDArray[np.int32]
     receivers: NDArray[np.int32]
@@ -82,6 +85,7 @@ class _Messages:
     links: NDArray[np.int32]
     bandwidth: NDArray[np.float64]
     latency: NDArray[np.float64]
+    staged: Ints
 
 
 _NOBODY: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -230,6 +234,7 @@ class Stepper:
         devices = device_array(source.mesh)
 
         def make() -> tuple[Transfer, ...]:
+            staged = staged_bytes(c.kind, source, target, self.type)
             if c.edge is not None:
                 seconds = [slowest[kind] for kind in c.parties.alike]
             else:
@@ -243,6 +248,8 @@ class Stepper:
                     loads=party.loads(c.on_edges(party.members)),
                     nbytes=c.received(party.members),
                     seconds=taken,
+                    stages=devices[party.members.ravel()],
+                    staged=staged[party.members.ravel()],
                 )
                 for party, taken in zip(parties, seconds, strict=True)
             )
@@ -351,6 +358,8 @@ class Stepper:
                     loads=np.full(len(links), nbytes, dtype=np.int64),
                     nbytes=nbytes,
                     seconds=float(each[i]),
+                    stages=np.array([m.senders[i], m.receivers[i]], dtype=np.int32),
+                    staged=m.staged[i],
                 )
             )
         return tuple(made)
@@ -383,6 +392,10 @@ class Stepper:
     def _joint(
         self, m: _Messages, links: NDArray[np.int32], loads: Ints, seconds: float
     ) -> Transfer:
+        copies = np.bincount(
+            np.concatenate([m.senders, m.receivers]), m.staged.T.ravel(), self.cluster.num_devices
+        )
+        stages = np.flatnonzero(copies).astype(np.int32)
         return Transfer(
             kind="exchange",
             reads=np.unique(m.senders),
@@ -391,6 +404,8 @@ class Stepper:
             loads=loads,
             nbytes=int(m.nbytes.sum()),
             seconds=seconds,
+            stages=stages,
+            staged=copies[stages].astype(np.int64),
         )
 
     # -- regions ----------------------------------------------------------------------------------
@@ -398,20 +413,19 @@ class Stepper:
     def _overlap(self, source: Sharding, target: Sharding) -> Ints:
         """The bytes that each device has already of what it needs, on one mesh."""
         a, b = boxes(source, self.type.shape), boxes(target, self.type.shape)
-        return self._bytes(np.minimum(a[:, :, 1], b[:, :, 1]) - np.maximum(a[:, :, 0], b[:, :, 0]))
-
-    def _bytes(self, sizes: Ints) -> Ints:
-        found: Ints = sizes.clip(0).prod(axis=-1) * DTYPE_BYTES[self.type.dtype]
-        return found
+        return region_bytes(common_regions(a, b), self.type)
 
     def _messages(self, source: Sharding, target: Sharding) -> _Messages:
         """For each tile that a device lacks a message from the nearest device that has it."""
         found = fetch(self.cluster, self.type.shape, source, target)
         away = found.senders != found.receivers
         senders, receivers = found.senders[away], found.receivers[away]
-        sizes = self._bytes(found.regions[away, :, 1] - found.regions[away, :, 0])
+        regions = found.regions[away]
+        sizes = region_bytes(regions, self.type)
         links, bandwidth, latency = self.cluster.routes(senders, receivers)
-        return _Messages(senders, receivers, sizes, links, bandwidth, latency)
+        held = (_held_by(source, self.type, senders), _held_by(target, self.type, receivers))
+        staged = np.stack([np.where(in_one_piece(regions, h), 0, sizes) for h in held], axis=1)
+        return _Messages(senders, receivers, sizes, links, bandwidth, latency, staged)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -472,6 +486,14 @@ def _answers(costs: Costs) -> dict[_Question, list[float]]:
 def _same(sharding: Sharding, type: TensorType) -> bool:
     """Whether all devices hold equally many bytes."""
     return _even(local_bytes(sharding, type))
+
+
+def _held_by(sharding: Sharding, type: TensorType, devices: NDArray[np.int32]) -> Ints:
+    """What each of some devices holds, [device, dim, 2]."""
+    order = np.argsort(device_array(sharding.mesh))
+    at = order[np.searchsorted(device_array(sharding.mesh), devices, sorter=order)]
+    found: Ints = boxes(sharding, type.shape)[at]
+    return found
 
 
 def _even(sizes: Ints) -> bool:

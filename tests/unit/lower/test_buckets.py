@@ -22,7 +22,7 @@ TWO = cluster("local:2")
 def found_waits(graph, plan):
     x = Expansion(Site(graph), plan, COSTS)
     tasks = assemble(x)
-    return x, find_waits(x, tasks, schedule(tasks))
+    return x, find_waits(x, tasks, schedule(tasks), small=0.0)
 
 
 def sums(lowered):

@@ -1,0 +1,57 @@
+"""Memory for copies around a transfer, as `run.messages` makes them.
+
+in one piece      a region that lies in one piece of a device's memory is sent from where it is, and received where it belongs
+otherwise         it is packed before it is sent, and put in its place once it has been received: bytes that are there while it is under way
+terms             what a device receives of a reduction is there beside its own part until it is added to it
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.ir import DTYPE_BYTES, TensorType
+from graphwright.plans import Sharding, boxes, local_bytes
+
+Ints = NDArray[np.int64]
+
+
+def in_one_piece(regions: Ints, held: Ints) -> NDArray[np.bool_]:
+    """Whether each region, [region, dim, 2], is one piece of the memory of what is held around it."""
+    extent = regions[:, :, 1] - regions[:, :, 0]
+    partial = extent != held[:, :, 1] - held[:, :, 0]
+    any_later = np.cumsum(partial[:, ::-1], axis=1)[:, ::-1] - partial > 0
+    found: NDArray[np.bool_] = ~((extent > 1) & any_later).any(axis=1)
+    return found
+
+
+def staged_bytes(kind: str, source: Sharding, target: Sharding, type: TensorType) -> Ints:
+    """Bytes of copies on each device of a mesh during a collective."""
+    had, part = local_bytes(source, type), local_bytes(target, type)
+    have, need = boxes(source, type.shape), boxes(target, type.shape)
+    match kind:
+        case "all_gather":
+            return np.where(in_one_piece(have, need), 0, part - had)
+        case "reduce_scatter":
+            away = had - part
+            return away + np.where(in_one_piece(need, have), 0, away)
+        case "all_to_all":
+            common = common_regions(have, need)
+            own = region_bytes(common, type)
+            packed = np.where(in_one_piece(common, have), 0, had - own)
+            return packed + np.where(in_one_piece(common, need), 0, part - own)
+        case _:
+            return np.zeros(len(had), dtype=np.int64)
+
+
+def common_regions(first: Ints, second: Ints) -> Ints:
+    """Where boxes overlap, one by one."""
+    start = np.maximum(first[..., 0], second[..., 0])
+    return np.stack([start, np.minimum(first[..., 1], second[..., 1])], axis=-1)
+
+
+def region_bytes(regions: Ints, type: TensorType) -> Ints:
+    """Bytes of each region; 0 where it ends before it begins."""
+    sizes = (regions[..., 1] - regions[..., 0]).clip(0)
+    found: Ints = sizes.prod(axis=-1) * DTYPE_BYTES[type.dtype]
+    return found
