@@ -1,7 +1,7 @@
 """What collectives between real processes take, measured and used by the cost model."""
 
 from graphwright.machine import Store, cluster
-from graphwright.run.measure_links import KINDS, axes_of, measure_local
+from graphwright.run.measure_links import KINDS, LinkTime, axes_of, in_order, measure_local
 from graphwright.simulate import CostModel
 from graphwright.simulate.communication import load_tables, signature
 
@@ -23,3 +23,11 @@ def test_measured_times_are_what_the_cost_model_says(tmp_path):
         table = tables[row.kind, signature(row.spans, row.contenders)]
         assert table.time(row.nbytes) == row.seconds
     assert CostModel(store)._tables_of(on).keys() == tables.keys()
+
+
+def test_a_size_takes_no_longer_than_a_larger_one():
+    rows = [
+        LinkTime(kind=kind, spans=(2,), contenders=1, nbytes=nbytes, seconds=seconds)
+        for kind, nbytes, seconds in (("send", 1, 5.0), ("send", 2, 3.0), ("send", 4, 4.0), ("all_reduce", 1, 9.0))
+    ]  # fmt: skip
+    assert [row.seconds for row in in_order(rows)] == [3.0, 3.0, 4.0, 9.0]

@@ -6,7 +6,8 @@ CPUs have. These are the same two operators from their definition, registered fo
     s = scale * q k' + mask        lse = logsumexp(s)        p = exp(s - lse)        out = p v
     dv = p' g        ds = p * (g v' - sum(g * out))        dq = scale * ds k        dk = scale * ds' q
 
-The scores are materialised, which a fused kernel avoids.
+Where PyTorch has a fused kernel for it (no mask, no float64), that one runs; otherwise the scores are materialised. Results lie in memory as the CPU's do, batch, sequence,
+heads, width, which compiled programs take for granted.
 """
 
 from __future__ import annotations
@@ -95,7 +96,84 @@ def _weights(scores: Tensor, normaliser: Tensor) -> Tensor:
     return (scores - normaliser.unsqueeze(-1)).exp()
 
 
+# -- on CUDA ------------------------------------------------------------------------------------------
+
+_ROWS = 32
+"""The fused kernels fill up the rows of their normaliser to a multiple of this."""
+
+
+def attention_on_cuda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `attention`, by a fused kernel where there is one."""
+    if not _is_fused(query, key, value, is_causal, attn_mask):
+        out, normaliser = attention(
+            query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+        )
+        return _laid_out(out), _laid_out(normaliser)
+    out, normaliser, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, None, True, 0.0, is_causal, scale=scale
+    )
+    return _laid_out(out), _laid_out(normaliser[..., : query.shape[2]])
+
+
+def attention_backward_on_cuda(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `attention_backward`, by a fused kernel where there is one."""
+    if not _is_fused(query, key, value, is_causal, attn_mask):
+        found = attention_backward(
+            grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
+            attn_mask=attn_mask, scale=scale,
+        )  # fmt: skip
+    else:
+        missing = -logsumexp.shape[-1] % _ROWS
+        filled = torch.nn.functional.pad(logsumexp.contiguous(), (0, missing), value=math.inf)
+        nothing = torch.zeros((), dtype=torch.int64, device=query.device)
+        found = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
+            grad_out, query, key, value, None, out, filled, nothing, nothing, 0.0,
+            [True, True, True, False], is_causal, scale=scale,
+        )[:3]  # fmt: skip
+    grad_query, grad_key, grad_value = map(_laid_out, found)
+    return grad_query, grad_key, grad_value
+
+
+def _is_fused(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None
+) -> bool:
+    """Whether the fused kernel computes the same: for causal attention they disagree where there are more keys than queries."""
+    return (
+        mask is None
+        and query.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and query.shape[1] == key.shape[1]
+        and (not is_causal or query.shape[2] == key.shape[2])
+        and all(t.shape[-1] % 8 == 0 for t in (query, value))
+    )
+
+
+def _laid_out(value: Tensor) -> Tensor:
+    """The same, with the heads of one place in the sequence side by side in memory."""
+    return value.transpose(1, 2).contiguous().transpose(1, 2)
+
+
 _LIBRARY = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
 _NAME = "_scaled_dot_product_flash_attention_for_cpu"
-_LIBRARY.impl(_NAME, attention)  # type: ignore[no-untyped-call]
-_LIBRARY.impl(f"{_NAME}_backward", attention_backward)  # type: ignore[no-untyped-call]
+_LIBRARY.impl(_NAME, attention_on_cuda)  # type: ignore[no-untyped-call]
+_LIBRARY.impl(f"{_NAME}_backward", attention_backward_on_cuda)  # type: ignore[no-untyped-call]

@@ -88,6 +88,13 @@ def run(
             "workers itself: begin from the newest checkpoint if there is one.",
         ),
     ] = False,
+    torch_compile: Annotated[
+        bool,
+        typer.Option(
+            "--torch-compile",
+            help="Compile what each worker computes between what it sends and receives; takes a while at the first step.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model on several workers, each with its part, exactly as on one device.
@@ -113,6 +120,7 @@ def run(
         every=checkpoint_every,
         resume=resume,
         elastic=elastic,
+        torch_compile=torch_compile,
         quiet=as_json,
     )
     make = partial(load_model, model, batch_size, small)

@@ -44,6 +44,7 @@ class RunOptions:
     every: int | None = None
     resume: bool = False
     elastic: bool = False
+    torch_compile: bool = False
     quiet: bool = False
 
     def __post_init__(self) -> None:

@@ -108,6 +108,7 @@ class Session:
             resume=resume,
             notes=notes,
             quiet=options.quiet,
+            torch_compile=options.torch_compile,
         )
 
     def _comparison(self, plan: Plan) -> tuple[Training, bool]:

@@ -44,6 +44,7 @@ def compile_step(
     autocast: torch.dtype | None = None,
     seed: int = 0,
     device: str | None = None,
+    torch_compile: bool = False,
 ) -> Step:
     """Make a plan's training step on this rank; every rank calls this with the same plan.
 
@@ -51,7 +52,7 @@ def compile_step(
     batch that the step is given is the example, and has to be whole. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of `gw.capture`, where
     the plan's graph was captured with them. The model's values are what training starts from: real ones, or on the meta device those that its modules'
     `reset_parameters` make from `seed`; see also `Step.load`. An optimizer instance keeps its learning rates, so that schedulers work on it
-    (`step.optimizer`).
+    (`step.optimizer`). `torch_compile` compiles what each rank computes between what it sends and receives, which takes a while at the first call.
 
     >>> step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
     >>> for batch in loader:
@@ -95,9 +96,9 @@ def compile_step(
             _check_is_whole(plan, found)
             return world(device=device), lowered(found)
 
-        return LaterStep(begin, model, loss_fn, made, seed)
+        return LaterStep(begin, model, loss_fn, made, seed, torch_compile)
     ready = lowered(graph if graph is not None else captured(batch))
-    return Step(world(device=device), ready, model, loss_fn, made, seed)
+    return Step(world(device=device), ready, model, loss_fn, made, seed, torch_compile)
 
 
 def _check_size(plan: Plan) -> None:

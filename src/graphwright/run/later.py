@@ -28,10 +28,11 @@ class LaterStep(Step):
         loss_fn: Any,
         optimizer: torch.optim.Optimizer | None,
         seed: int,
+        torch_compile: bool = False,
     ) -> None:
         self.optimizer = optimizer
         self._begin: Callable[[Any], None] | None = lambda batch: Step.__init__(
-            self, *begin(batch), model, loss_fn, optimizer, seed
+            self, *begin(batch), model, loss_fn, optimizer, seed, torch_compile
         )
 
     def __call__(self, batch: Any) -> torch.Tensor:

@@ -118,7 +118,7 @@ def into_memory(overload: torch._ops.OpOverload) -> tuple[torch._ops.OpOverload,
     return None
 
 
-class _Begin:
+class Begin:
     """What begins a collective or an exchange."""
 
     def __init__(self, links: Links, what: Collective | Exchange) -> None:
@@ -134,7 +134,7 @@ class _Begin:
         return self.links.exchange(self.what, value)
 
 
-class _BeginAll:
+class BeginAll:
     """What begins several sums."""
 
     def __init__(self, links: Links, what: Together) -> None:
@@ -146,7 +146,7 @@ class _BeginAll:
         return self.links.sum_all(self.what, values)
 
 
-class _Draw:
+class Draw:
     """What draws a part of a random operator's output."""
 
     def __init__(self, call: Call, device: torch.device) -> None:
@@ -249,7 +249,7 @@ class _Builder:
 
     def _kernel(self, call: Call, inputs: list[fx.Node | None]) -> list[fx.Node]:
         if is_random(call.op):
-            made = self._emit(_Draw(call, self.device), self.seed, *inputs)
+            made = self._emit(Draw(call, self.device), self.seed, *inputs)
             return [self._emit(operator.getitem, made, n) for n in range(len(call.outputs))]
         if call.op == "aten.view":  # a part may lie in memory otherwise than the whole
             size = list(call.attrs["size"])  # type: ignore[arg-type]
@@ -288,7 +288,7 @@ class _Builder:
         """Begin something; the number by which it is pending."""
         assert self.links is not None
         value = None if what.value is None else self._value(what.value)
-        begun = self._emit(_Begin(self.links, what), value)
+        begun = self._emit(Begin(self.links, what), value)
         if what.output is None:
             self.num_sent += 1
         number = -self.num_sent if what.output is None else what.output
@@ -298,7 +298,7 @@ class _Builder:
     def _begin_all(self, what: Together) -> None:
         assert self.links is not None
         values = [self._value(each.value) for each in what.sums]
-        begun = self._emit(_BeginAll(self.links, what), *values)
+        begun = self._emit(BeginAll(self.links, what), *values)
         for number, each in enumerate(what.sums):
             self.pending[each.output] = self._emit(operator.getitem, begun, number)
 

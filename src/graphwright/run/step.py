@@ -56,6 +56,7 @@ class Step:
         loss_fn: Any,
         optimizer: torch.optim.Optimizer | None,
         seed: int,
+        torch_compile: bool = False,
     ) -> None:
         self.world, self.lowered, self.optimizer, self.seed = here, lowered, optimizer, seed
         self.graph, self.plan = lowered.graph, lowered.plan
@@ -66,6 +67,10 @@ class Step:
         self._agree()
         self.links = self._links()
         self.module = build_module(self.program, self.links, here.device)
+        if torch_compile:
+            from graphwright.run.segments import compile_segments
+
+            self.module = compile_segments(self.module)
         kept = {
             name: box
             for name, box in self.program.homes.items()

@@ -78,6 +78,7 @@ class Training:
     notes: Path | None = None
     """Where rank 0 writes each step, so that the steps of a run that is lost are known."""
     quiet: bool = False
+    torch_compile: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +173,7 @@ def compile_training(training: Training, workload: Trainable) -> Step:
         graph=training.graph,
         optimizer_options=workload.optimizer_options,
         seed=training.seed,
+        torch_compile=training.torch_compile,
     )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from task_graphs import make_task_graph, make_values
@@ -70,3 +74,33 @@ def test_terabytes_are_exact():
     result = measure([(size, 0, PARAMETER, True, [], [])] * 3)
     assert result.peak.tolist() == [3 * size]
     assert repr(result) == "Memory(1 devices, at most 1.056e+05 GB on one)"
+
+
+def over(rows, pairs):
+    g = graph(rows)
+    values, tasks = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    g = replace(g, values=replace(g.values, over_value=values, over_task=tasks))
+    return memory(g, schedule(g)).peak.tolist()
+
+
+def test_an_operator_writes_over_what_nobody_uses_later():
+    """Task 1 makes the second value from the first, element by element."""
+    rows = [(7, 0, ACTIVATION, False, [0], [1]), (7, 0, ACTIVATION, False, [1], [2])]
+    assert measure(rows).peak.tolist() == [14]
+    assert over(rows, [(0, 1)]) == [7]
+    used_later = [(7, 0, ACTIVATION, False, [0], [1, 2]), rows[1]]
+    assert over(used_later, [(0, 1)]) == [14]
+    lasting = [(7, 0, PARAMETER, True, [], [1]), rows[1]]
+    assert over(lasting, [(0, 1)]) == [14]
+
+
+def test_an_operator_writes_over_one_operand_only():
+    rows = [(7, 0, ACTIVATION, False, [0], [1])] * 2 + [(7, 0, ACTIVATION, False, [1], [])]
+    assert over(rows, [(0, 1), (1, 1)]) == [14]
+
+
+def test_what_is_replaced_is_there_from_the_beginning_to_its_last_use():
+    result = measure([(7, 0, PARAMETER, False, [3], [1]), (5, 0, PARAMETER, False, [2], [3])])
+    times, held = result.curve(0)
+    assert times.tolist() == [0.0, 20e-12, 30e-12]
+    assert held[PARAMETER].tolist() == [7, 5, 0]
