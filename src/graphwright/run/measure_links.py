@@ -2,7 +2,7 @@
 
     every set of axes       all of its groups at once, as in a step: `spans` and `contenders` name the case
     every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
-    sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time, small ones more often; none more than a larger one, which it could be part of
+    sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time, none more than a larger one
 
 What is timed is what runs: the same code as in a program, with its copies before and after. These depend on the dim: along the first one parts lie in
 one piece, along the last one they do not, so the mean of both is kept.
@@ -31,7 +31,6 @@ from graphwright.simulate import record_collectives
 from graphwright.tasks import all_pairs, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
-SMALL = 2**16
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Progress = Callable[[int, int, str], None]
@@ -68,7 +67,7 @@ def measure_links(
     *,
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
-    repeats: int = 7,
+    repeats: int = 15,
     progress: Progress | None = None,
 ) -> list[LinkTime]:
     """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
@@ -86,7 +85,7 @@ def measure_links(
         spans = parties.spans
         contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
         times: list[list[float]] = [[], []]
-        for _ in range(1 + (repeats if size > SMALL else 3 * repeats)):
+        for _ in range(repeats + 1):
             for dim, run in enumerate(runs):
                 dist.barrier()
                 start = perf_counter()
@@ -105,17 +104,23 @@ def measure_links(
 
 
 def in_order(times: Sequence[LinkTime]) -> list[LinkTime]:
-    """The same, with no size taking longer than a larger one of its kind."""
+    """The same, with no size taking longer than a larger one of its kind: those that would do so share their mean (isotonic regression)."""
+    cases: dict[object, list[LinkTime]] = {}
+    for row in sorted(times, key=lambda r: r.nbytes):
+        cases.setdefault((row.kind, row.spans, row.contenders), []).append(row)
+    found: dict[LinkTime, LinkTime] = {}
+    for rows in cases.values():
+        pools: list[list[LinkTime]] = []
+        for row in rows:
+            pools.append([row])
+            while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
+                pools[-2:] = [pools[-2] + pools[-1]]
+        found |= {row: replace(row, seconds=_mean(pool)) for pool in pools for row in pool}
+    return [found[row] for row in times]
 
-    def least(row: LinkTime) -> float:
-        case = (row.kind, row.spans, row.contenders)
-        return min(
-            other.seconds
-            for other in times
-            if (other.kind, other.spans, other.contenders) == case and other.nbytes >= row.nbytes
-        )
 
-    return [replace(row, seconds=least(row)) for row in times]
+def _mean(rows: Sequence[LinkTime]) -> float:
+    return fmean(row.seconds for row in rows)
 
 
 def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
@@ -192,7 +197,7 @@ def measure_local(
     *,
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
-    repeats: int = 7,
+    repeats: int = 15,
     timeout: float = 600.0,
 ) -> list[LinkTime]:
     """Start a process for each device of a cluster like ``local:4`` on this machine, and measure between them."""

@@ -23,7 +23,7 @@ LEAST_OPERATORS = 2
 """A segment of fewer stays as it is: there is nothing to put together."""
 
 
-def compile_segments(module: fx.GraphModule) -> fx.GraphModule:
+def compile_segments(module: fx.GraphModule, backend: str = "inductor") -> fx.GraphModule:
     """The same program with its segments compiled."""
     segment_of = _number_segments(module.graph)
     name = type(module).__name__
@@ -32,7 +32,7 @@ def compile_segments(module: fx.GraphModule) -> fx.GraphModule:
         assert isinstance(child, fx.GraphModule)
         calls = [node for node in child.graph.nodes if node.op == "call_function"]
         if len(calls) >= LEAST_OPERATORS and not any(_is_outside(node) for node in calls):
-            compiled: Callable[..., Any] = torch.compile(child, dynamic=False)
+            compiled: Callable[..., Any] = torch.compile(child, dynamic=False, backend=backend)
             setattr(found, child_name, compiled)
     found.__class__.__name__ = name
     return found

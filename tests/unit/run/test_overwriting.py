@@ -9,7 +9,7 @@ from graphwright.lower import lower
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
 from graphwright.plans import Call, Collective, Cut, Operand, Program
-from graphwright.run.module import build_module, in_place, run_module
+from graphwright.run.module import build_module, in_place, into_memory, run_module
 from graphwright.run.reuse import mark_free, shares_memory
 
 CPU = torch.device("cpu")
@@ -88,6 +88,59 @@ def test_operators_in_place_take_the_same_arguments():
     assert in_place(aten.add.Tensor) is aten.add_.Tensor
     assert in_place(aten.addcmul.default) is aten.addcmul_.default
     assert in_place(aten.mm.default) is None
+
+
+def test_operators_that_write_into_memory_take_the_same_arguments():
+    aten = torch.ops.aten
+    assert into_memory(aten.add.Tensor) == (aten.add.out, "out")
+    assert into_memory(aten.where.self) == (aten.where.self_out, "out")
+    assert into_memory(aten.threshold_backward.default) == (
+        aten.threshold_backward.grad_input,
+        "grad_input",
+    )
+    assert into_memory(aten._scaled_dot_product_flash_attention_for_cpu.default) is None
+
+
+ATEN = torch.ops.aten
+BY_ELEMENT = {
+    "threshold_backward": (ATEN.threshold_backward.default, 2, (0.5,)),
+    "gelu_backward": (ATEN.gelu_backward.default, 2, ()),
+    "silu_backward": (ATEN.silu_backward.default, 2, ()),
+    "tanh_backward": (ATEN.tanh_backward.default, 2, ()),
+    "sigmoid_backward": (ATEN.sigmoid_backward.default, 2, ()),
+    "leaky_relu_backward": (ATEN.leaky_relu_backward.default, 2, (0.1, False)),
+    "hardtanh_backward": (ATEN.hardtanh_backward.default, 2, (-1.0, 1.0)),
+    "add": (ATEN.add.Tensor, 2, ()),
+    "mul": (ATEN.mul.Tensor, 2, ()),
+    "addcdiv": (ATEN.addcdiv.default, 3, ()),
+    "gelu": (ATEN.gelu.default, 1, ()),
+    "maximum": (ATEN.maximum.default, 2, ()),
+}
+
+
+@pytest.mark.parametrize("name", BY_ELEMENT)
+@pytest.mark.parametrize("size", [7, 4099])
+def test_an_operator_by_element_may_write_over_any_operand(name, size):
+    overload, count, rest = BY_ELEMENT[name]
+    found = into_memory(overload)
+    assert found is not None
+    given = [torch.randn(3, size) for _ in range(count)]
+    expected = overload(*given, *rest)
+    for arg in range(count):
+        copies = [t.clone() for t in given]
+        made = found[0](*copies, *rest, **{found[1]: copies[arg]})
+        assert made.data_ptr() == copies[arg].data_ptr()
+        torch.testing.assert_close(made, expected, rtol=0, atol=0)
+
+
+def test_the_gradient_of_an_activation_takes_the_memory_of_what_it_is_made_from():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    batch = torch.randn(3, 4), torch.randn(3, 2)
+    graph = capture(model, torch.nn.functional.mse_loss, batch, optimizer=torch.optim.SGD)
+    program = lower(graph, data_parallel(graph, cluster("local:1"))).program(0)
+    module = build_module(program, None, CPU)
+    called = {node.target for node in module.graph.nodes if node.op == "call_function"}
+    assert torch.ops.aten.threshold_backward.grad_input in called
 
 
 class Aliases(torch.nn.Module):
