@@ -4,7 +4,8 @@
     every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
     sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time, none more than a larger one
 
-What is timed is what runs: the same code as in a program, with its copies before and after. These depend on the dim: along the first one parts lie in
+What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold and ranks a little apart, as
+in a step. Copies depend on the dim: along the first one parts lie in
 one piece, along the last one they do not, so the mean of both is kept.
 """
 
@@ -31,6 +32,8 @@ from graphwright.simulate import record_collectives
 from graphwright.tasks import all_pairs, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
+COMPUTING = 512
+"""Products of matrices of this size are computed before what is timed."""
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Progress = Callable[[int, int, str], None]
@@ -73,6 +76,7 @@ def measure_links(
     """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
     import torch.distributed as dist
 
+    matrix = torch.ones(COMPUTING, COMPUTING, device=here.device)
     cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
     found: list[LinkTime] = []
     for number, (kind, axes, size) in enumerate(cases):
@@ -88,8 +92,11 @@ def measure_links(
         for _ in range(repeats + 1):
             for dim, run in enumerate(runs):
                 dist.barrier()
+                torch.mm(matrix, matrix)
+                _settle(here.device)
                 start = perf_counter()
                 run()
+                _settle(here.device)
                 taken = torch.tensor(perf_counter() - start, device=here.device)
                 dist.all_reduce(taken, dist.ReduceOp.MAX)
                 times[dim].append(float(taken))
@@ -121,6 +128,12 @@ def in_order(times: Sequence[LinkTime]) -> list[LinkTime]:
 
 def _mean(rows: Sequence[LinkTime]) -> float:
     return fmean(row.seconds for row in rows)
+
+
+def _settle(device: torch.device) -> None:
+    """Return once a device has done what it was told to."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
