@@ -4,7 +4,7 @@
     every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
     sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time, none more than a larger one
 
-What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold and ranks a little apart, as
+What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold, as
 in a step. Copies depend on the dim: along the first one parts lie in
 one piece, along the last one they do not, so the mean of both is kept.
 """
@@ -91,9 +91,9 @@ def measure_links(
         times: list[list[float]] = [[], []]
         for _ in range(repeats + 1):
             for dim, run in enumerate(runs):
-                dist.barrier()
                 torch.mm(matrix, matrix)
                 _settle(here.device)
+                dist.barrier()
                 start = perf_counter()
                 run()
                 _settle(here.device)
