@@ -262,6 +262,16 @@ def peak_by_hand(x, tasks) -> int:
     for name in set(graph.outputs) - set(graph.updates.values()):
         if base[name] in life:
             life[base[name]][1] = times.makespan
+    for i, node in enumerate(graph.nodes):  # by element, over an operand that nobody reads later
+        if x.site.writes_over[i] and node.outputs[0] in life:
+            made = graph.tensors[node.outputs[0]].type
+            for name in node.inputs:
+                if name is None or graph.tensors[name].type != made:
+                    continue
+                span = life.get(base[name], [0, -1])
+                if span[1] == end[i]:
+                    span[1] = start[i]
+                    break
     always = sum(graph.tensors[name].type.nbytes for name in graph.inputs)
     moments = {a for a, b in life.values() if b > a}
     passing = [
@@ -296,15 +306,20 @@ def test_memory_holds_every_input_and_is_the_sum_of_its_curve(case):
     times = schedule(case.tasks)
     found = memory(case.tasks, times)
     for device in range(case.x.cluster.num_devices):
-        held = 0
+        held = staying = 0
         for name in case.graph.inputs:
             sharding = case.x.source(name)
             if device in sharding.mesh.devices:
                 at = sharding.mesh.devices.index(device)
-                held += int(local_bytes(sharding, case.graph.tensors[name].type)[at])
+                nbytes = int(local_bytes(sharding, case.graph.tensors[name].type)[at])
+                held += nbytes
+                new = case.graph.updates.get(name)
+                if new is None or case.x.source(new) == sharding:
+                    staying += nbytes
         _, curve = found.curve(device)
         assert curve.sum(axis=0).max() == found.peak[device]
-        assert curve.sum(axis=0).min() == held
+        assert curve.sum(axis=0)[0] >= held
+        assert curve.sum(axis=0).min() >= staying
 
 
 @given(cases)

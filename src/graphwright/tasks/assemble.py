@@ -136,6 +136,7 @@ class _Assembly:
             load=np.zeros(count if busy else 0, np.int64),
         )
         tasks = np.arange(base, base + count, dtype=np.int32)
+        over: list[Ints] = []
         for arg, name in enumerate(node.inputs):
             if name is None:
                 continue
@@ -146,8 +147,7 @@ class _Assembly:
             if not self.site.is_view[i]:
                 self._use(copy.values, tasks)
             if self.site.writes_over[i] and _fits(placed, arg):
-                real = copy.values != NO_VALUE
-                self.overs.add(copy.values[real], tasks[real])
+                over.append(copy.values)
         for before in self.site.turns.get(i, ()):
             sources, targets = common_places(self.x.placed[before].mesh, placed.mesh, self.size)
             self.edges.add(self.base[before] + sources, base + targets)
@@ -156,6 +156,9 @@ class _Assembly:
         for output, name in enumerate(node.outputs):
             sharding = placed.outputs[output]
             values = self._output_values(i, name, sharding, tasks)
+            for operand in over:  # where memory is made that the operand could be instead
+                real = (operand != NO_VALUE) & (values != NO_VALUE)
+                self.overs.add(operand[real], tasks[real])
             self.copies[Copy(name, sharding, 0)] = _Made(name, values)
             moves += self._put_off(name)
         self._move_all(moves)

@@ -34,7 +34,7 @@ FLAGS = {
     },
     "run": {
         "--workers", "--plan", "--pick", "--memory", "--steps", "--batch-size", "--small", "--seed", "--check", "--checkpoint",
-        "--checkpoint-every", "--resume", "--elastic", "--json",
+        "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json",
     },
     "simulate": {
         "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
