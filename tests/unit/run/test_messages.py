@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphwright.ir import TensorType
 from graphwright.machine import cluster
 from graphwright.plans import Collective, Exchange, Sharding, parse_placement, whole_mesh
-from graphwright.run.messages import parts_along
+from graphwright.run.messages import gather, parts_along, scatter
 from graphwright.tasks.staging import staged_bytes
 from threads import run_all
 
@@ -76,8 +76,6 @@ def test_what_is_one_piece_is_sent_from_and_received_where_it_is():
         seen["sent"], seen["received"] = sends[1], receives[1]
         return []
 
-    from graphwright.run.messages import gather
-
     value = torch.ones(2, 3)
     out = gather(collective("all_gather", 2, 0, (2, 2)), value, 0, post).wait()
     assert seen["sent"].data_ptr() == value.data_ptr()
@@ -111,8 +109,6 @@ class _Allocated(TorchDispatchMode):
     ],
 )
 def test_memory_is_what_the_simulation_says(kind, source, target, dim):
-    from graphwright.run.messages import gather, scatter
-
     type, mesh = TensorType((8, 6), "float32"), whole_mesh(cluster("local:2"))
     before, after = (Sharding(mesh, (parse_placement(word),)) for word in (source, target))
     staged = int(staged_bytes(kind, before, after, type)[0])
