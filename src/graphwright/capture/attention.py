@@ -31,11 +31,17 @@ def attention(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the attention's output and the logarithm of each row's normaliser."""
+    if _is_fused(query, key, value, is_causal, attn_mask):
+        out, normaliser, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
+            query, key, value, None, True, 0.0, is_causal, scale=scale
+        )
+        return _laid_out(out), _laid_out(normaliser[..., : query.shape[2]])
     key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores, _ = _scores(query, key, is_causal, attn_mask, scale)
     normaliser = scores.logsumexp(-1)
     weights = _weights(scores, normaliser)
-    return (weights @ as_float32(value)).to(query.dtype), normaliser
+    out = (weights @ as_float32(value)).to(query.dtype)
+    return _laid_out(out), _laid_out(normaliser)
 
 
 def attention_backward(
@@ -52,6 +58,15 @@ def attention_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value."""
+    if _is_fused(query, key, value, is_causal, attn_mask):
+        missing = -logsumexp.shape[-1] % _ROWS
+        filled = torch.nn.functional.pad(logsumexp.contiguous(), (0, missing), value=math.inf)
+        nothing = torch.zeros((), dtype=torch.int64, device=query.device)
+        found = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
+            grad_out, query, key, value, None, out, filled, nothing, nothing, 0.0,
+            [True, True, True, False], is_causal, scale=scale,
+        )  # fmt: skip
+        return _laid_out(found[0]), _laid_out(found[1]), _laid_out(found[2])
     num_heads = key.shape[1]
     key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores, factor = _scores(query, key, is_causal, attn_mask, scale)
@@ -59,10 +74,12 @@ def attention_backward(
     grad = as_float32(grad_out)
     along = (grad * as_float32(out)).sum(-1, keepdim=True)
     grad_scores = weights * (grad @ as_float32(value).mT - along) * factor
+    grad_key = _for_shared_heads(grad_scores.mT @ as_float32(query), num_heads)
+    grad_value = _for_shared_heads(weights.mT @ grad, num_heads)
     return (
-        (grad_scores @ as_float32(key)).to(query.dtype),
-        _for_shared_heads(grad_scores.mT @ as_float32(query), num_heads).to(key.dtype),
-        _for_shared_heads(weights.mT @ grad, num_heads).to(value.dtype),
+        _laid_out((grad_scores @ as_float32(key)).to(query.dtype)),
+        _laid_out(grad_key.to(key.dtype)),
+        _laid_out(grad_value.to(value.dtype)),
     )
 
 
@@ -96,63 +113,8 @@ def _weights(scores: Tensor, normaliser: Tensor) -> Tensor:
     return (scores - normaliser.unsqueeze(-1)).exp()
 
 
-# -- on CUDA ------------------------------------------------------------------------------------------
-
 _ROWS = 32
 """The fused kernels fill up the rows of their normaliser to a multiple of this."""
-
-
-def attention_on_cuda(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """As `attention`, by a fused kernel where there is one."""
-    if not _is_fused(query, key, value, is_causal, attn_mask):
-        out, normaliser = attention(
-            query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
-        )
-        return _laid_out(out), _laid_out(normaliser)
-    out, normaliser, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, None, True, 0.0, is_causal, scale=scale
-    )
-    return _laid_out(out), _laid_out(normaliser[..., : query.shape[2]])
-
-
-def attention_backward_on_cuda(
-    grad_out: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    dropout_p: float,
-    is_causal: bool,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `attention_backward`, by a fused kernel where there is one."""
-    if not _is_fused(query, key, value, is_causal, attn_mask):
-        found = attention_backward(
-            grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
-            attn_mask=attn_mask, scale=scale,
-        )  # fmt: skip
-    else:
-        missing = -logsumexp.shape[-1] % _ROWS
-        filled = torch.nn.functional.pad(logsumexp.contiguous(), (0, missing), value=math.inf)
-        nothing = torch.zeros((), dtype=torch.int64, device=query.device)
-        found = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
-            grad_out, query, key, value, None, out, filled, nothing, nothing, 0.0,
-            [True, True, True, False], is_causal, scale=scale,
-        )[:3]  # fmt: skip
-    grad_query, grad_key, grad_value = map(_laid_out, found)
-    return grad_query, grad_key, grad_value
 
 
 def _is_fused(
@@ -160,7 +122,8 @@ def _is_fused(
 ) -> bool:
     """Whether the fused kernel computes the same: for causal attention they disagree where there are more keys than queries."""
     return (
-        mask is None
+        query.is_cuda
+        and mask is None
         and query.dtype in (torch.float32, torch.float16, torch.bfloat16)
         and query.shape[1] == key.shape[1]
         and (not is_causal or query.shape[2] == key.shape[2])
@@ -175,5 +138,5 @@ def _laid_out(value: Tensor) -> Tensor:
 
 _LIBRARY = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
 _NAME = "_scaled_dot_product_flash_attention_for_cpu"
-_LIBRARY.impl(_NAME, attention_on_cuda)  # type: ignore[no-untyped-call]
-_LIBRARY.impl(f"{_NAME}_backward", attention_backward_on_cuda)  # type: ignore[no-untyped-call]
+_LIBRARY.impl(_NAME, attention)  # type: ignore[no-untyped-call]
+_LIBRARY.impl(f"{_NAME}_backward", attention_backward)  # type: ignore[no-untyped-call]
