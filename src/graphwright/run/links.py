@@ -1,8 +1,10 @@
 """Collectives and exchanges of a program over the process groups of torch.distributed.
 
-    all_reduce                        PyTorch's own, in place where nobody reads the terms afterwards; several small ones at once
+    all_reduce                        in place where nobody reads the terms afterwards; several small ones at once. PyTorch's own, or on one machine `neighbours`
     all_gather, reduce_scatter        Gloo: messages between pairs of ranks (`messages`); NCCL: its own, along the first dim, where it gathers and scatters
     exchange                          messages
+
+Messages between processes of one machine are read from the sender's memory where the system allows it (`neighbours`), others go over Gloo or NCCL.
 
 Everything begins at once and is waited for where its result is needed. All ranks begin what they share in the same order (`lower.order`), and messages
 between two ranks arrive in the order in which they were sent.
@@ -13,7 +15,7 @@ fit into the string itself corrupt the heap (docs/decisions/0011). So only opera
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +24,16 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from graphwright.plans import Collective, Exchange, Together
-from graphwright.run.messages import Parcels, Waiting, Work, exchange, gather, scatter
+from graphwright.run.meeting import meet
+from graphwright.run.messages import (
+    Parcels,
+    Waiting,
+    Work,
+    combine_terms,
+    exchange,
+    gather,
+    scatter,
+)
 from graphwright.run.module import Pending
 
 _OPERATIONS = {
@@ -39,11 +50,13 @@ class GroupLinks:
     def __init__(self, groups: Iterable[tuple[int, ...]]) -> None:
         world = tuple(range(dist.get_world_size()))
         self.names: dict[tuple[int, ...], str] = {}
+        groups = tuple(groups)
         for ranks in groups:
             made: Any = dist.group.WORLD if ranks == world else dist.new_group(list(ranks))
             if dist.get_rank() in ranks:
                 self.names[ranks] = made.group_name
         self.batched = dist.get_backend() == "nccl"
+        self.near = None if self.batched else meet(groups)
 
     def close(self) -> None:
         """Destroy the groups that were made for these links; nothing may be under way."""
@@ -51,21 +64,37 @@ class GroupLinks:
         for name in set(self.names.values()) - {registry.group.WORLD.group_name}:
             dist.destroy_process_group(registry._resolve_process_group(name))
         self.names.clear()
+        if self.near is not None:
+            self.near.close()
 
     def collect(self, what: Collective, value: torch.Tensor) -> Pending:
         """Begin a collective."""
         if what.kind == "all_reduce":
-            functional: Any = torch.ops._c10d_functional
-            within = what.free and value.is_contiguous()
-            reduce = functional.all_reduce_ if within else functional.all_reduce
-            name, operation = self.names[what.group], _OPERATIONS[what.reducer]
-            begun = reduce(value.contiguous(), operation, name)
-            return Waiting(lambda: functional.wait_tensor(begun))
+            given = value.contiguous()
+            own = given if what.free or given is not value else value.clone()
+            return Waiting(self._reduce(what, own))
         if self.batched:
             native = self._all_gather if what.kind == "all_gather" else self._reduce_scatter
             return native(what, value)
         by_messages = gather if what.kind == "all_gather" else scatter
         return by_messages(what, value, dist.get_rank(), self._post)
+
+    def _reduce(self, what: Collective, value: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Begin to reduce a value in place; returns what waits for it."""
+        near = self.near
+        if near is not None and near.reaches(what.group):
+            combine = partial(combine_terms, what.reducer)
+            begun = near.reduce(what.group, value, combine)
+
+            def get() -> torch.Tensor:
+                begun.wait()
+                return value
+
+            return get
+        functional: Any = torch.ops._c10d_functional
+        name, operation = self.names[what.group], _OPERATIONS[what.reducer]
+        reduced = functional.all_reduce_(value, operation, name)
+        return partial(functional.wait_tensor, reduced)
 
     def _all_gather(self, what: Collective, value: torch.Tensor) -> Pending:
         functional: Any = torch.ops._c10d_functional
@@ -87,17 +116,13 @@ class GroupLinks:
 
     def sum_all(self, what: Together, values: Sequence[torch.Tensor]) -> Sequence[Pending]:
         """Begin several sums at once."""
-        first = what.sums[0]
-        functional: Any = torch.ops._c10d_functional
-        name, operation = self.names[first.group], _OPERATIONS[first.reducer]
-        flat = torch.cat([value.reshape(-1) for value in values])
-        begun = functional.all_reduce_(flat, operation, name)
+        reduced = self._reduce(what.sums[0], torch.cat([value.reshape(-1) for value in values]))
         shapes = [value.shape for value in values]
         parts: dict[int, torch.Tensor] = {}
 
         def get(number: int) -> torch.Tensor:
             if not parts:
-                sums = torch.split(functional.wait_tensor(begun), [s.numel() for s in shapes])
+                sums = torch.split(reduced(), [s.numel() for s in shapes])
                 parts.update(enumerate(sums))
             return parts.pop(number).view(shapes[number])
 
@@ -113,11 +138,20 @@ class GroupLinks:
 
     def _post(self, tag: int, sends: Parcels, receives: Parcels) -> Sequence[Work]:
         if not self.batched:
-            begun: list[Any] = [dist.irecv(t, rank, tag=tag) for rank, t in receives.items()]
+            begun: list[Any] = []
+            if self.near is not None:
+                near = self.near.others.keys()
+                begun = [*self.near.post(tag, _of(sends, near), _of(receives, near))]
+                sends, receives = (_of(p, p.keys() - near) for p in (sends, receives))
+            begun += [dist.irecv(t, rank, tag=tag) for rank, t in receives.items()]
             return begun + [dist.isend(t, rank, tag=tag) for rank, t in sends.items()]
         ops = [dist.P2POp(dist.isend, t, rank) for rank, t in sends.items()]
         ops += [dist.P2POp(dist.irecv, t, rank) for rank, t in receives.items()]
         return dist.batch_isend_irecv(ops) if ops else []
+
+
+def _of(parcels: Parcels, ranks: Collection[int]) -> Parcels:
+    return {rank: parcel for rank, parcel in parcels.items() if rank in ranks}
 
 
 # -- from values to what NCCL gathers and scatters, and back ------------------------------------------

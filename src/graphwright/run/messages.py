@@ -73,7 +73,7 @@ def scatter(what: Collective, value: torch.Tensor, rank: int, post: Post) -> Wai
             work.wait()
         sends.clear()
         for other in list(terms):
-            _combine(what.reducer, total, terms.pop(other))
+            combine_terms(what.reducer, total, terms.pop(other))
         return total
 
     return Waiting(get, value)
@@ -164,7 +164,8 @@ def _put(out: torch.Tensor, regions: Sequence[Box], arrived: torch.Tensor) -> No
         place.copy_(piece.view(place.shape))
 
 
-def _combine(reducer: str, total: torch.Tensor, term: torch.Tensor) -> None:
+def combine_terms(reducer: str, total: torch.Tensor, term: torch.Tensor) -> None:
+    """Put a term onto others."""
     match reducer:
         case "sum":
             total.add_(term)

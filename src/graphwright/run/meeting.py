@@ -1,0 +1,120 @@
+r"""Connect the processes of one machine to each other, so that they may read each other's memory (`neighbours`).
+
+    all ranks       tell each other which machine they are on, their process numbers, and where they listen
+    neighbours      connect, see that the other one is the process that it says, and try to read a number from its memory
+    all ranks       tell each other whether that went well; unless it did everywhere, messages go over Gloo's sockets
+
+A socket has a name in Linux's abstract namespace: no file is left behind, and a process that is not the announced one is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from graphwright.run.neighbours import Neighbour, Neighbours
+from graphwright.run.other_memory import let_siblings_read, name_machine, read_memory
+
+SWITCH = "GRAPHWRIGHT_NEIGHBOURS"
+"""Set to 0, messages go over sockets between processes of one machine, too."""
+PATIENCE = 20.0
+"""Seconds to connect."""
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+def meet(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
+    """The connections to all processes on this machine; None where there are no others, or memory of others cannot be read. On all ranks, with the same groups."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    machine = name_machine() if os.environ.get(SWITCH, "1") != "0" else None
+    token = torch.tensor([secrets.randbits(62)])
+    name = f"\0graphwright-{secrets.token_hex(16)}"
+    found: dict[int, Neighbour] = {}
+    went_well = True
+    with ExitStack() as stack:
+        listening = None if machine is None else stack.enter_context(_listen(name))
+        announced: list[Any] = [None] * size
+        dist.all_gather_object(announced, (machine, os.getpid(), name))
+        near = [n for n, (other, *_) in enumerate(announced) if other == machine]
+        try:
+            if listening is not None and len(near) > 1:
+                _connect(rank, near, announced, listening, found)
+                for neighbour in found.values():
+                    _try_to_read(neighbour, token)
+        except (OSError, struct.error):
+            went_well = False
+    outcomes: list[Any] = [None] * size
+    dist.all_gather_object(outcomes, went_well)  # the token is there until all have read it
+    if not found or not all(outcomes):
+        for neighbour in found.values():
+            neighbour.socket.close()
+        return None
+    return Neighbours(rank, found, groups, _timeout())
+
+
+def _listen(name: str) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(name)
+    listening.listen()
+    listening.settimeout(PATIENCE)
+    return listening
+
+
+def _connect(
+    rank: int,
+    near: Sequence[int],
+    announced: Sequence[tuple[str, int, str]],
+    listening: socket.socket,
+    found: dict[int, Neighbour],
+) -> None:
+    """Call those with lower ranks, and be called by those with higher ones."""
+    let_siblings_read()
+    for other in near:
+        if other < rank:
+            calling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            found[other] = Neighbour(pid=announced[other][1], socket=calling)
+            calling.settimeout(PATIENCE)
+            calling.connect(announced[other][2])
+            calling.send(struct.pack("<q", rank))
+            _check(found[other])
+    for _ in range(sum(other > rank for other in near)):
+        called, _ = listening.accept()
+        called.settimeout(PATIENCE)
+        (other,) = struct.unpack("<q", called.recv(8))
+        found[other] = Neighbour(pid=announced[other][1], socket=called)
+        _check(found[other])
+
+
+def _check(neighbour: Neighbour) -> None:
+    """Refuse any process but the announced one."""
+    size = _CREDENTIALS.size
+    pid, user, _ = _CREDENTIALS.unpack(
+        neighbour.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    if pid != neighbour.pid or user != os.getuid():
+        raise ConnectionError(f"process {pid} has answered for process {neighbour.pid}")
+
+
+def _try_to_read(neighbour: Neighbour, token: torch.Tensor) -> None:
+    """Read the other's token, and compare it with what it says."""
+    neighbour.socket.send(struct.pack("<2q", token.data_ptr(), int(token)))
+    address, expected = struct.unpack("<2q", neighbour.socket.recv(16))
+    seen = torch.empty_like(token)
+    read_memory(neighbour.pid, address, seen)
+    if int(seen) != expected:
+        raise OSError(f"process {neighbour.pid} has another memory than it says")
+
+
+def _timeout() -> float:
+    """Seconds that the process group waits for others."""
+    world: Any = dist.group.WORLD
+    options = world._get_backend(torch.device("cpu")).options
+    return float(options._timeout.total_seconds())
