@@ -122,9 +122,9 @@ def meets(program: Program, other: int) -> list[tuple]:
     for i in shared(program):
         if isinstance(i, Collective):
             if other in i.group:
-                found.append((i.kind, i.tensor, i.group, i.reducer, i.dim, i.sizes))
+                found.append((i.kind, i.tensor, i.group, i.reducer, i.dim, i.sizes, i.order))
         elif any(rank == other for rank, _ in (*i.sends, *i.receives)):
-            found.append(("exchange", i.tensor, i.tag))
+            found.append(("exchange", i.tensor, i.tag, i.order))
     return found
 
 
@@ -137,8 +137,11 @@ def check_meetings(programs: list[Program]) -> None:
 # -- messages ----------------------------------------------------------------------------------------
 
 
-def _origin(sharding: Sharding, shape: tuple[int, ...], rank: int) -> np.ndarray:
-    return boxes(sharding, shape)[sharding.mesh.devices.index(rank)][:, :1]
+def _origin(
+    sharding: Sharding, shape: tuple[int, ...], rank: int, order: tuple[int, ...] | None
+) -> np.ndarray:
+    start = boxes(sharding, shape)[sharding.mesh.devices.index(rank)][:, :1]
+    return start if order is None else start[list(order)]
 
 
 def _global(region: Box, origin: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -161,10 +164,10 @@ def check_messages(lowered: Lowered, programs: list[Program]) -> None:
             hop = block.move.movement.hops[block.hop]
             shape = lowered.graph.tensors[i.tensor].type.shape
             for rank, region in i.sends:
-                origin = _origin(hop.source, shape, program.rank)
+                origin = _origin(hop.source, shape, program.rank, i.order)
                 sent.setdefault((i.tag, program.rank, rank), []).append(_global(region, origin))
             for rank, region in i.receives:
-                origin = _origin(hop.target, shape, program.rank)
+                origin = _origin(hop.target, shape, program.rank, i.order)
                 received.setdefault((i.tag, rank, program.rank), []).append(_global(region, origin))
     assert sent == received
 

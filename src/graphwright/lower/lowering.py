@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from graphwright.describe import Types
 from graphwright.ir import CONSTANT_OP, Attr, Graph, TensorType, collection_paused
 from graphwright.lower.buckets import fill_buckets
-from graphwright.lower.moves import changed_axes, group_of, lower_hop, lower_slice
+from graphwright.lower.moves import changed_axes, group_of, laid_out, lower_hop, lower_slice
 from graphwright.lower.order import Block, find_waits
 from graphwright.lower.waiting import LEAST_SLACK, SLACK, UnderWay
 from graphwright.machine import Device
@@ -47,6 +47,7 @@ from graphwright.tasks import (
     Expansion,
     Hop,
     Move,
+    Order,
     Site,
     Traffic,
     assemble,
@@ -279,10 +280,14 @@ class _Lowering:
         output = self._new_value() if gets else None
         type = self.graph.tensors[move.tensor].type
         on = self.lowered.plan.cluster
-        self._emit(lower_hop(hop, move.tensor, type, on, self.rank, value, output, number))
+        order = self.site.order.get(move.tensor)
+        what = lower_hop(hop, move.tensor, type, on, self.rank, value, output, number)
+        self._emit(laid_out(what, order))
         if hop.kind != "all_reduce":
             ends = self.lowered.ends[number]
-            self.under_way.begin(len(self.instructions) - 1, output, self._held(hop, type), ends)
+            self.under_way.begin(
+                len(self.instructions) - 1, output, self._held(hop, type, order), ends
+            )
         if output is not None:
             self.hops[Copy(move.tensor, move.target, move.turn), k] = output
 
@@ -336,12 +341,14 @@ class _Lowering:
         place = sharding.mesh.devices.index(self.rank)
         return as_box(boxes(sharding, self.graph.tensors[name].type.shape)[place])
 
-    def _held(self, hop: Hop, type: TensorType) -> int:
+    def _held(self, hop: Hop, type: TensorType, order: Order) -> int:
         """What is held until a transfer has ended, besides its result."""
         if hop.kind == "exchange":
             copies = sum(self._part(local_bytes(s, type), s) for s in (hop.source, hop.target))
         else:
-            copies = self._part(staged_bytes(hop.kind, hop.source, hop.target, type), hop.source)
+            copies = self._part(
+                staged_bytes(hop.kind, hop.source, hop.target, type, order), hop.source
+            )
         return copies + self._part(local_bytes(hop.source, type), hop.source)
 
     def _part(self, numbers: NDArray[np.int64], sharding: Sharding) -> int:

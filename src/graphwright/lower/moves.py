@@ -9,6 +9,7 @@ slice            a region of what is there, or zero for terms of which another r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from graphwright.plans import (
     as_box,
     boxes,
 )
-from graphwright.tasks import Hop, fetch
+from graphwright.tasks import Hop, Order, fetch
 
 
 def group_of(mesh: Mesh, axes: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -80,6 +81,28 @@ def lower_hop(
             reducer=reducer.reducer, sizes=_sizes(hop.target, type, group, dim),
         )  # fmt: skip
     return _within(hop, tensor, type, rank, group, value, output, tag)
+
+
+def laid_out(what: Collective | Exchange, order: Order) -> Collective | Exchange:
+    """The same with the dims of values as they lie in memory: nothing is turned before it is sent, or after."""
+    if order is None:
+        return what
+    if isinstance(what, Collective):
+        dim = order.index(what.dim) if what.sizes else what.dim
+        return replace(what, dim=dim, order=order)
+
+    def turned(region: Box) -> Box:
+        return tuple(region[dim] for dim in order)
+
+    shape = tuple(what.type.shape[dim] for dim in order)
+    return replace(
+        what,
+        order=order,
+        type=TensorType(shape, what.type.dtype),
+        sends=tuple((rank, turned(region)) for rank, region in what.sends),
+        receives=tuple((rank, turned(region)) for rank, region in what.receives),
+        own=tuple((turned(source), turned(target)) for source, target in what.own),
+    )
 
 
 def lower_slice(hop: Hop, type: TensorType, rank: int, value: int, output: int) -> Cut:

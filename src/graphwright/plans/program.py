@@ -91,7 +91,10 @@ CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """What the ranks of a group do together with their values; `sizes` are those of their parts along `dim`. `free`: the value may be overwritten."""
+    """What the ranks of a group do together with their values; `sizes` are those of their parts along `dim`. `free`: the value may be overwritten.
+
+    With an `order`, values are seen with their dims in this order, as they lie in memory, and so is `dim`; the result is turned back.
+    """
 
     kind: CollectiveKind
     tensor: str
@@ -102,6 +105,7 @@ class Collective:
     dim: int = 0
     sizes: tuple[int, ...] = ()
     free: bool = False
+    order: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         ranks = ", ".join(map(str, self.group))
@@ -113,7 +117,8 @@ class Exchange:
     """Regions that are sent to and received from other ranks, and those that this one has itself.
 
     `sends` are (rank, region of the value), `receives` (rank, region of the output), `own` (region of the value, of the output), each in an order
-    that both sides share. Without a value there is nothing to send, without an output nothing to receive.
+    that both sides share. Without a value there is nothing to send, without an output nothing to receive. With an `order`, values, regions and
+    `type` have their dims in this order, as they lie in memory, and the result is turned back.
     """
 
     tensor: str
@@ -124,6 +129,7 @@ class Exchange:
     sends: tuple[tuple[int, Box], ...]
     receives: tuple[tuple[int, Box], ...]
     own: tuple[tuple[Box, Box], ...]
+    order: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         to = ", ".join(str(rank) for rank, _ in self.sends) or "nobody"

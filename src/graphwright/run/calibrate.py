@@ -25,6 +25,7 @@ from graphwright.machine import Device, Measurement, Store
 from graphwright.plans import Plan
 from graphwright.run.calls import tensor_type
 from graphwright.run.hardware import Target, find_target, free_memory
+from graphwright.run.heap import keep_freed_memory
 from graphwright.run.samples import sample_inputs
 from graphwright.run.timing import measure
 from graphwright.simulate.calibration import Calibration, Row, Skipped
@@ -82,6 +83,8 @@ def calibrate(
     `seconds`.
     """
     target = find_target(device, figures)
+    if target.device.type == "cpu":
+        keep_freed_memory()  # as in a step
     name, version = target.figures.name, torch_version()
     store = store or Store()
     known = store.load_compute(name, version)

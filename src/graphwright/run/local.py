@@ -28,7 +28,7 @@ def window(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tens
 def cut(
     value: torch.Tensor, region: Sequence[tuple[int, int]], fills: Sequence[float | None] = ()
 ) -> torch.Tensor:
-    """A region of a tensor, in the order of memory that kernels take for granted; beyond the edges is the fill value of the dim."""
+    """A region of a tensor, without gaps and in the tensor's own order of memory; beyond the edges is the fill value of the dim."""
     sizes = value.shape
     inside = [
         (min(max(0, start), size), max(min(size, stop), 0))
@@ -41,7 +41,19 @@ def cut(
         if before or after:
             pads = [0, 0] * (inner.dim() - dim - 1) + [before, after]
             inner = torch.constant_pad_nd(inner, pads, (fills[dim] if fills else None) or 0)
-    return inner.contiguous()
+    order = order_in_memory(value)
+    if order is None:
+        return inner.contiguous()
+    back = sorted(range(len(order)), key=lambda place: order[place])
+    return inner.permute(order).contiguous().permute(back)
+
+
+def order_in_memory(value: torch.Tensor) -> list[int] | None:
+    """The dims of a value that fills its memory in another order than theirs, the outermost first; otherwise None."""
+    if value.is_contiguous():
+        return None
+    order = sorted(range(value.dim()), key=lambda dim: -value.stride()[dim])
+    return order if value.permute(order).is_contiguous() else None
 
 
 def zeros_like(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
     every set of axes       all of its groups at once, as in a step: `spans` and `contenders` name the case
     every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
-    sizes 2^10 to 2^24      the median over repetitions of the slowest rank's time, none more than a larger one
+    sizes 2^10 to 2^24      the median over repetitions, until the slowest rank is done, none more than a larger one
 
 What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold, as
 in a step. Copies depend on the dim: along the first one parts lie in
@@ -25,8 +25,11 @@ from graphwright.ir import TensorType
 from graphwright.lower import group_of
 from graphwright.machine import Cluster, Store, from_toml, to_toml
 from graphwright.plans import Box, Collective, Exchange, whole_mesh
+from graphwright.run.heap import keep_freed_memory
 from graphwright.run.launch import launch
 from graphwright.run.module import Links
+from graphwright.run.other_memory import name_machine
+from graphwright.run.together import together
 from graphwright.run.world import World, world
 from graphwright.simulate import record_collectives
 from graphwright.tasks import all_pairs, rings
@@ -76,6 +79,9 @@ def measure_links(
     """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
     import torch.distributed as dist
 
+    keep_freed_memory()  # as in a step
+    machines = together(name_machine)
+    one_clock = None not in machines and len(set(machines)) == 1
     matrix = torch.ones(COMPUTING, COMPUTING, device=here.device)
     cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
     found: list[LinkTime] = []
@@ -97,9 +103,13 @@ def measure_links(
                 start = perf_counter()
                 run()
                 _settle(here.device)
-                taken = torch.tensor(perf_counter() - start, device=here.device)
-                dist.all_reduce(taken, dist.ReduceOp.MAX)
-                times[dim].append(float(taken))
+                end = perf_counter()
+                # From when the last one begins, if all have the same clock; ranks do not leave a barrier at once.
+                last = torch.tensor([start, end, end - start], dtype=torch.float64)
+                last = last.to(here.device)
+                dist.all_reduce(last, dist.ReduceOp.MAX)
+                begun, ended, longest = last.tolist()
+                times[dim].append(ended - begun if one_clock else longest)
         seconds = fmean(median(each[1:]) for each in times)
         found.append(
             LinkTime(kind=kind, spans=spans, contenders=contenders, nbytes=size, seconds=seconds)

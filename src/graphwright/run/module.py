@@ -118,6 +118,17 @@ def into_memory(overload: torch._ops.OpOverload) -> tuple[torch._ops.OpOverload,
     return None
 
 
+class Turned:
+    """A result under way whose dims come in another order: that in which it lies in memory."""
+
+    def __init__(self, pending: Pending, order: Sequence[int]) -> None:
+        self.pending = pending
+        self.back = sorted(range(len(order)), key=lambda place: order[place])
+
+    def wait(self) -> torch.Tensor:
+        return self.pending.wait().permute(self.back)
+
+
 class Begin:
     """What begins a collective or an exchange."""
 
@@ -128,10 +139,15 @@ class Begin:
         self.__module__ = "graphwright.run.links"
 
     def __call__(self, value: torch.Tensor | None) -> Pending:
+        order = self.what.order
+        if value is not None and order is not None:
+            value = value.permute(order)
         if isinstance(self.what, Collective):
             assert value is not None
-            return self.links.collect(self.what, value)
-        return self.links.exchange(self.what, value)
+            begun = self.links.collect(self.what, value)
+        else:
+            begun = self.links.exchange(self.what, value)
+        return begun if order is None or self.what.output is None else Turned(begun, order)
 
 
 class BeginAll:
@@ -143,7 +159,10 @@ class BeginAll:
         self.__module__ = "graphwright.run.links"
 
     def __call__(self, *values: torch.Tensor) -> Sequence[Pending]:
-        return self.links.sum_all(self.what, values)
+        orders = [each.order for each in self.what.sums]
+        given = [v if o is None else v.permute(o) for v, o in zip(values, orders, strict=True)]
+        begun = self.links.sum_all(self.what, given)
+        return [b if o is None else Turned(b, o) for b, o in zip(begun, orders, strict=True)]
 
 
 class Draw:

@@ -23,7 +23,7 @@ from graphwright.tasks.movement import Hop, Movement, common_places, join_on_dev
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
 from graphwright.tasks.site import Site
-from graphwright.tasks.staging import staged_bytes
+from graphwright.tasks.staging import Order, staged_bytes
 from graphwright.tasks.steps import Fetches, Step, Stepper, Transfer, fetch
 from graphwright.tasks.traffic import all_pairs, rings
 
@@ -37,6 +37,7 @@ __all__ = [
     "Move",
     "Movement",
     "Movements",
+    "Order",
     "Placed",
     "Resharding",
     "Site",

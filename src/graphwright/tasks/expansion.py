@@ -50,6 +50,7 @@ from graphwright.tasks.movement import Movement, movement, picoseconds
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.reshard import reshard
 from graphwright.tasks.site import Site
+from graphwright.tasks.staging import Order
 
 _LOCAL_BITS = 17
 _MOVE_BITS = 26
@@ -174,7 +175,9 @@ class Expansion:
                 tensor=name,
                 target=target,
                 turn=turn,
-                movement=self.cache.movement(type, start, target, self.site.is_gathered(name)),
+                movement=self.cache.movement(
+                    type, start, target, self.site.is_gathered(name), self.site.order.get(name)
+                ),
                 position=position,
                 number=_number(name, target, turn),
                 pacemaker=pacemaker,
@@ -313,7 +316,7 @@ class Movements:
         self.kinds = kinds
         self.kind_of = np.array([kinds.index(d) for d in cluster.devices], dtype=np.int64)
         self._durations: dict[tuple[str, Placed], NDArray[np.int64]] = {}
-        self._movements: dict[tuple[TensorType, Sharding, Sharding, bool], Movement] = {}
+        self._movements: dict[tuple[TensorType, Sharding, Sharding, bool, Order], Movement] = {}
 
     def durations(self, op: str, placed: Placed, is_view: bool) -> NDArray[np.int64]:
         """Picoseconds of each part of an operator."""
@@ -330,14 +333,19 @@ class Movements:
         return found
 
     def movement(
-        self, type: TensorType, source: Sharding, target: Sharding, pooled: bool = False
+        self,
+        type: TensorType,
+        source: Sharding,
+        target: Sharding,
+        pooled: bool = False,
+        order: Order = None,
     ) -> Movement:
-        """The tasks that bring a tensor of `type` from one sharding to another; `pooled`: small sums go in buckets."""
-        key = (type, source, target, pooled)
+        """The tasks that bring a tensor of `type`, laid out in an order, from one sharding to another; `pooled`: small sums go in buckets."""
+        key = (type, source, target, pooled, order)
         found = self._movements.get(key)
         if found is None:
             costs = self.pooled if pooled else self.costs
-            steps = reshard(self.cluster, costs, type, source, target)
+            steps = reshard(self.cluster, costs, type, source, target, order)
             found = self._movements[key] = movement(steps, type, source, target)
         return found
 

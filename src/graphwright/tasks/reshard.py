@@ -26,6 +26,7 @@ from graphwright.plans import (
     whole_mesh,
 )
 from graphwright.tasks.costs import Costs, formulas_of
+from graphwright.tasks.staging import Order
 from graphwright.tasks.steps import Step, Stepper
 
 Axes = tuple[int, ...]
@@ -54,15 +55,20 @@ class Resharding:
 
 
 def reshard(
-    cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
+    cluster: Cluster,
+    costs: Costs,
+    type: TensorType,
+    source: Sharding,
+    target: Sharding,
+    order: Order = None,
 ) -> Resharding:
-    """The cheapest steps from `source` to `target` for a tensor of `type`, chosen by formulas alone, with what they take by `costs`."""
+    """The cheapest steps from `source` to `target` for a tensor of `type`, chosen by formulas alone, with what they take by `costs`; `order` is that of its dims in memory."""
     if source == target:
         return Resharding(())
     formulas = formulas_of(costs)
-    steps = _Search(Stepper(cluster, formulas, type), source, target).run()
+    steps = _Search(Stepper(cluster, formulas, type, order), source, target).run()
     if costs is not formulas:
-        stepper = Stepper(cluster, costs, type)
+        stepper = Stepper(cluster, costs, type, order)
         steps = tuple(stepper.again(step) for step in steps)
     return Resharding(steps)
 

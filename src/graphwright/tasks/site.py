@@ -52,6 +52,7 @@ class Site:
             for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
         ]
         self.root, self.family = self._families()
+        self.order = self._orders()
         self._computing = self._computing_before()
         self.results = frozenset(graph.outputs) - self.replaces.keys()
         self.turns = self._turns()
@@ -93,6 +94,18 @@ class Site:
         new = self.graph.updates.get(self.root[name])
         made = None if new is None else self.producer.get(new)
         return None if made is None else made[0]
+
+    def _orders(self) -> dict[str, tuple[int, ...]]:
+        """Of every tensor that lies in memory otherwise than in the order of its dims, its dims from the outermost inwards: of what is permuted nothing is moved."""
+        found: dict[str, tuple[int, ...]] = {}
+        for node, attrs in zip(self.graph.nodes, self.attrs, strict=True):
+            if node.op == "aten.permute" and node.inputs[0] is not None:
+                dims = [int(d) for d in attrs["dims"]]  # type: ignore[arg-type, union-attr]
+                before = found.get(node.inputs[0], tuple(range(len(dims))))
+                order = tuple(dims.index(d) for d in before)
+                if order != tuple(range(len(dims))):
+                    found[node.outputs[0]] = order
+        return found
 
     def _families(self) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
         """What every tensor is, through any number of views, a view of, if not itself; and all that share such a root."""

@@ -7,6 +7,8 @@ terms             what a device receives of a reduction is there beside its own 
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,13 @@ from graphwright.ir import DTYPE_BYTES, TensorType
 from graphwright.plans import Sharding, boxes, local_bytes
 
 Ints = NDArray[np.int64]
+Order: TypeAlias = tuple[int, ...] | None
+"""The dims of a tensor as they lie in memory, the outermost first; None for their own order."""
+
+
+def as_laid_out(regions: Ints, order: Order) -> Ints:
+    """Regions, [region, dim, 2], with their dims as they lie in memory, the outermost first."""
+    return regions if order is None else regions[:, list(order)]
 
 
 def in_one_piece(regions: Ints, held: Ints) -> NDArray[np.bool_]:
@@ -25,10 +34,12 @@ def in_one_piece(regions: Ints, held: Ints) -> NDArray[np.bool_]:
     return found
 
 
-def staged_bytes(kind: str, source: Sharding, target: Sharding, type: TensorType) -> Ints:
+def staged_bytes(
+    kind: str, source: Sharding, target: Sharding, type: TensorType, order: Order = None
+) -> Ints:
     """Bytes of copies on each device of a mesh during a collective."""
     had, part = local_bytes(source, type), local_bytes(target, type)
-    have, need = boxes(source, type.shape), boxes(target, type.shape)
+    have, need = (as_laid_out(boxes(s, type.shape), order) for s in (source, target))
     match kind:
         case "all_gather":
             return np.where(in_one_piece(have, need), 0, part - had)

@@ -21,7 +21,14 @@ from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import Sharding, boxes, device_array, local_bytes
 from graphwright.tasks.costs import Costs, Traffic
-from graphwright.tasks.staging import common_regions, in_one_piece, region_bytes, staged_bytes
+from graphwright.tasks.staging import (
+    Order,
+    as_laid_out,
+    common_regions,
+    in_one_piece,
+    region_bytes,
+    staged_bytes,
+)
 from graphwright.tasks.traffic import Parties, Party, all_pairs, rings, spans_of
 
 Ints = NDArray[np.int64]
@@ -105,6 +112,7 @@ class Stepper:
     cluster: Cluster
     costs: Costs
     type: TensorType
+    order: Order = None
 
     def slice(self, source: Sharding, target: Sharding) -> Step:
         """What every device needs is there already."""
@@ -234,7 +242,7 @@ class Stepper:
         devices = device_array(source.mesh)
 
         def make() -> tuple[Transfer, ...]:
-            staged = staged_bytes(c.kind, source, target, self.type)
+            staged = staged_bytes(c.kind, source, target, self.type, self.order)
             if c.edge is not None:
                 seconds = [slowest[kind] for kind in c.parties.alike]
             else:
@@ -424,7 +432,9 @@ class Stepper:
         sizes = region_bytes(regions, self.type)
         links, bandwidth, latency = self.cluster.routes(senders, receivers)
         held = (_held_by(source, self.type, senders), _held_by(target, self.type, receivers))
-        staged = np.stack([np.where(in_one_piece(regions, h), 0, sizes) for h in held], axis=1)
+        laid_out = as_laid_out(regions, self.order)
+        pieces = (in_one_piece(laid_out, as_laid_out(h, self.order)) for h in held)
+        staged = np.stack([np.where(piece, 0, sizes) for piece in pieces], axis=1)
         return _Messages(senders, receivers, sizes, links, bandwidth, latency, staged)
 
 
