@@ -37,7 +37,7 @@ from graphwright.zoo.workload import Workload
 
 WORKERS = 2
 PLANS, QUICK_PLANS = 20, 5
-ROUNDS, STEPS = 4, 7
+ROUNDS, STEPS = 10, 5
 TIME_ERROR, MEMORY_ERROR, RANKS = 0.15, 0.05, 0.9
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import cycle
 from time import perf_counter
 from typing import TypeAlias
 
@@ -47,6 +48,9 @@ _FAILURES = (
 
 LONG_CALL = 2e-4
 """Seconds from which on a call is measured beside others."""
+
+CACHES, COPIES = 64 << 20, 16
+"""Bytes of inputs in all with which a call is made in turns, and the most copies of them."""
 
 MEMORY_SHARE = 0.8
 """Of the free memory: a call that needs more is not run."""
@@ -165,8 +169,15 @@ def _try_to_measure(
 
 
 def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Call:
-    """A call with inputs of its own."""
-    return partial(call_kernel, op, sample_inputs(op, attrs, types, device), attrs, device)
+    """A call with inputs of its own; on a CPU with others each time, as in a step, where caches hold little of what a call reads."""
+    inputs = sample_inputs(op, attrs, types, device)
+    nbytes = sum(t.nbytes for t in inputs if t is not None)
+    if device.type != "cpu" or 2 * nbytes > CACHES:
+        return partial(call_kernel, op, inputs, attrs, device)
+    count = min(COPIES, CACHES // max(1, nbytes))
+    copies = [[None if t is None else t.clone() for t in inputs] for _ in range(count)]
+    following = cycle(copies)
+    return lambda: call_kernel(op, next(following), attrs, device)
 
 
 @contextmanager
