@@ -1,18 +1,25 @@
-"""Links between real processes, with much under way at once."""
+"""Links between real processes, with much under way at once: over sockets, and by reading each other's memory."""
 
+import os
+import sys
+
+import pytest
 import torch
 
 import graphwright as gw
-from graphwright.plans import Collective
+from graphwright.ir import TensorType
+from graphwright.plans import Collective, Exchange
 from graphwright.run import world
 from graphwright.run.links import GroupLinks
+from graphwright.run.meeting import SWITCH
 
 BOTH = (0, 1)
 COUNT = 100
+LARGE = 10_000
 
 
-def collective(kind, *sizes):
-    return Collective(kind=kind, tensor="t", value=0, output=1, group=BOTH, sizes=sizes)
+def collective(kind, *sizes, group=BOTH, **options):
+    return Collective(kind=kind, tensor="t", value=0, output=1, group=group, sizes=sizes, **options)
 
 
 def many_at_once(rounds):
@@ -21,14 +28,58 @@ def many_at_once(rounds):
     links = GroupLinks([BOTH])
     mine = torch.tensor([1.0 + here.rank, 5.0])
     gather, scatter = collective("all_gather", 2, 2), collective("reduce_scatter", 1, 1)
+    total = collective("all_reduce")
     for _ in range(rounds):
-        begun = [links.collect(what, mine) for _ in range(COUNT) for what in (gather, scatter)]
+        what = (gather, scatter, total)
+        begun = [links.collect(each, mine) for _ in range(COUNT) for each in what]
         found = [each.wait().tolist() for each in begun]
-        assert found[::2] == [[1.0, 5.0, 2.0, 5.0]] * COUNT
-        assert found[1::2] == [[3.0] if here.rank == 0 else [10.0]] * COUNT
+        assert found[::3] == [[1.0, 5.0, 2.0, 5.0]] * COUNT
+        assert found[1::3] == [[3.0] if here.rank == 0 else [10.0]] * COUNT
+        assert found[2::3] == [[3.0, 10.0]] * COUNT
+    links.close()
+    return links.near is not None
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_many_collectives_under_way_at_once(near, monkeypatch):
+    monkeypatch.setenv(SWITCH, str(int(near)))
+    expected = near and sys.platform.startswith("linux")
+    assert gw.launch(2, timeout=60)(many_at_once, 100) == [expected] * 2
+
+
+def one_apart(away):
+    """Three ranks, of which one may be where its memory cannot be read: gathers, scattered and whole sums, and messages around."""
+    if int(os.environ["RANK"]) == away:
+        os.environ[SWITCH] = "0"
+    here, everyone = world(), (0, 1, 2)
+    links = GroupLinks([everyone, (0, 1), (1, 2)])
+    others = set(everyone) - {here.rank, away} if here.rank != away else set()
+    if sys.platform.startswith("linux"):
+        assert set(() if links.near is None else links.near.others) == others
+    value = torch.arange(3.0 * LARGE).reshape(3, LARGE) + here.rank
+    whole = torch.arange(3.0 * LARGE).reshape(3, LARGE)
+    for group in links.names:
+        count, number = len(group), group.index(here.rank)
+        found = links.collect(collective("all_gather", *(3,) * count, group=group), value).wait()
+        assert torch.equal(found, torch.cat([whole + rank for rank in group]))
+        total = sum(whole + rank for rank in group)
+        found = links.collect(collective("all_reduce", group=group), value).wait()
+        assert torch.equal(found, total) and torch.equal(value, whole + here.rank)
+        sizes = (LARGE - count + 1, *(1,) * (count - 1))
+        scatter = collective("reduce_scatter", *sizes, group=group, dim=1)
+        found = links.collect(scatter, value).wait()
+        assert torch.equal(found, total.split(sizes, 1)[number])
+    right, left = (here.rank + 1) % 3, (here.rank - 1) % 3
+    everything = ((0, 3), (0, LARGE))
+    around = Exchange(
+        tensor="t", tag=4, value=0, output=1, type=TensorType((3, LARGE), "float32"),
+        sends=((right, everything),), receives=((left, everything),), own=(),
+    )  # fmt: skip
+    assert torch.equal(links.exchange(around, value).wait(), whole + left)
     links.close()
     return True
 
 
-def test_many_collectives_under_way_at_once():
-    assert gw.launch(2, timeout=60)(many_at_once, 100) == [True, True]
+@pytest.mark.parametrize("away", [-1, 0, 2])
+def test_ranks_of_several_machines(away):
+    assert gw.launch(3, timeout=60)(one_apart, away) == [True] * 3

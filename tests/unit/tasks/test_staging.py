@@ -41,3 +41,13 @@ def test_copies_of_a_collective(kind, source, target, expected):
     mesh = whole_mesh(cluster("local:2"))
     before, after = (Sharding(mesh, (parse_placement(word),)) for word in (source, target))
     assert staged_bytes(kind, before, after, MATRIX).tolist() == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "target", "expected"),
+    [("all_gather", "S0", "R", WHOLE // 2), ("all_gather", "S1", "R", 0), ("reduce_scatter", "P(sum)", "S1", WHOLE // 2)],
+)  # fmt: skip
+def test_columns_of_a_transposed_matrix_are_rows_in_memory(kind, source, target, expected):
+    mesh = whole_mesh(cluster("local:2"))
+    before, after = (Sharding(mesh, (parse_placement(word),)) for word in (source, target))
+    assert staged_bytes(kind, before, after, MATRIX, (1, 0)).tolist() == [expected] * 2
