@@ -30,10 +30,10 @@ OTHER_OPERATIONS = 16
 CORE_BANDWIDTH = 10e9  # bytes/s that one core reads alone
 MACHINE_BANDWIDTH = 100e9  # bytes/s that all cores read together
 LAUNCH = 5e-6  # seconds that PyTorch needs to start an operator
-EXCHANGE_BANDWIDTH = 2e9  # bytes/s of all processes, through the loopback device and several copies
-EXCHANGE_LATENCY = (
-    2e-4  # seconds of a message through the loopback device, between threads that have to wake up
+EXCHANGE_BANDWIDTH = (
+    8e9  # bytes/s of all processes, each reading what it needs from another one's memory
 )
+EXCHANGE_LATENCY = 1e-4  # seconds of a message between processes that may have to wake up
 UNKNOWN_MEMORY = 8 << 30  # where the system does not say
 
 

@@ -17,6 +17,7 @@ Messages of one tag between two ranks arrive in the order in which they were sen
 from __future__ import annotations
 
 import ctypes
+import os
 import select
 import socket
 import struct
@@ -35,11 +36,19 @@ SMALL = 8192
 CHUNK = 1 << 18
 """Bytes that are read at once where they are added to something."""
 
+SPIN = 3e-4
+"""Seconds for which a rank with a core of its own looks for what it waits for, before it sleeps: to wake up takes as long as a small message."""
+
 _HEADER = struct.Struct("<5q")
 _OFFER, _SMALL, _TAKEN = range(3)
 
 Combine = Callable[[torch.Tensor, torch.Tensor], None]
 """Put a term, the second argument, onto the first."""
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +143,7 @@ class Neighbours:
         self.offered: dict[int, _Message] = {}
         self.num_offers = 0
         self.running: list[_Reduction] = []
+        self.may_spin = len(self.others) < num_cores()
         self.scratch = torch.empty(CHUNK, dtype=torch.uint8)
 
     def close(self) -> None:
@@ -166,15 +176,17 @@ class Neighbours:
 
     def wait_for(self, task: _Task) -> None:
         """Return once something is done; do what others offer meanwhile."""
-        deadline = monotonic() + self.timeout
+        begun = monotonic()
+        deadline, patient = begun + self.timeout, begun + (SPIN if self.may_spin else 0.0)
         while not task.done:
             for rank in task.ranks:
                 if self.others[rank].is_gone:
                     raise RuntimeError(f"connection closed by peer: rank {rank} is gone")
-            left = deadline - monotonic()
+            now = monotonic()
+            left = deadline - now
             if left <= 0:
                 raise RuntimeError(f"timed out after {self.timeout:.0f} s: rank {self.rank} waits for ranks {list(task.ranks)}")  # fmt: skip
-            self._look(left)
+            self._look(0.0 if now < patient else left)
 
     # -- messages ---------------------------------------------------------------------------------
 

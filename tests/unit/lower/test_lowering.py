@@ -173,7 +173,7 @@ def step_of(model, batch, loss_fn=nn.functional.mse_loss):
 
 def test_rows_of_an_image_need_a_halo():
     torch.manual_seed(0)
-    image = torch.randn(2, 2, 200, 64, dtype=torch.float64)
+    image = torch.randn(2, 2, 600, 128, dtype=torch.float64)
     model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 2, 3, padding=1))
     graph, values = step_of(model, (image, image))
     along = {n.name: "y0" for n in graph.nodes if n.op == "aten.convolution"}
