@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed
+from graphwright.machine import num_cores
 from graphwright.run.launch import launch
 from graphwright.run.rendezvous import listen
 
@@ -56,8 +57,7 @@ def test_options(options, message):
 
 
 def test_threads_share_the_cores():
-    cores = len(os.sched_getaffinity(0))
-    assert launch(1).threads == cores
+    assert launch(1).threads == num_cores()
     assert launch(1000).threads == 1
 
 

@@ -8,7 +8,7 @@
 from graphwright.frozen import FrozenDict
 from graphwright.machine.cluster import PICOSECONDS, Axis, Cluster, HostLink, Level, Link
 from graphwright.machine.device import Device
-from graphwright.machine.local import Gpu, MachineInfo, inspect_machine, local_cluster
+from graphwright.machine.local import Gpu, MachineInfo, inspect_machine, local_cluster, num_cores
 from graphwright.machine.names import cluster, preset_names
 from graphwright.machine.quantities import parse_quantity
 from graphwright.machine.store import STORE_VERSION, Measurement, Store, default_path
@@ -37,6 +37,7 @@ __all__ = [
     "inspect_machine",
     "load",
     "local_cluster",
+    "num_cores",
     "parse_quantity",
     "preset_names",
     "save",

@@ -63,7 +63,7 @@ def inspect_machine() -> MachineInfo:
     return MachineInfo(
         system=f"{platform.system()} {platform.release()}".strip(),
         processor=_processor(),
-        cores=_cores(),
+        cores=num_cores(),
         memory=_memory(),
         gpus=_gpus(),
         python=platform.python_version(),
@@ -75,7 +75,7 @@ def local_cluster(processes: int) -> Cluster:
     """`processes` processes on this machine, each with its share of the cores and the memory."""
     check_count(processes, "local: number of processes")
     check_total(processes, "local")
-    cores = _cores()
+    cores = num_cores()
     share = cores / processes
     rate = _core_operations() * CORE_CYCLES * share
     device = Device(
@@ -101,7 +101,7 @@ def local_cluster(processes: int) -> Cluster:
     )
 
 
-def _cores() -> int:
+def num_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its control group where that is less."""
     try:
         cores = len(os.sched_getaffinity(0))

@@ -22,11 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from math import inf, isinf, prod
-from os import sched_getaffinity
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.machine import num_cores
 from graphwright.partition.elimination_fixing import choose_fixed
 from graphwright.partition.elimination_order import Method
 from graphwright.partition.elimination_program import (
@@ -88,11 +88,6 @@ def sweep(
 def scalars(weight: float) -> tuple[float, float]:
     """What to multiply time and memory with."""
     return (0.0, 1.0) if isinf(weight) else (1.0, weight)
-
-
-def available_threads() -> int:
-    """How many threads this process may run at once."""
-    return len(sched_getaffinity(0))
 
 
 class Numbers:
@@ -192,7 +187,7 @@ class Numbers:
 
     def sweep(self, weights: Sequence[float], *, threads: int | None = None) -> Iterator[Least]:
         """The assignments for all weights."""
-        threads = min(available_threads() if threads is None else threads, len(weights))
+        threads = min(num_cores() if threads is None else threads, len(weights))
         if threads < 2:
             yield from map(self.least, weights)
             return

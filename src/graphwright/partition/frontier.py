@@ -38,9 +38,9 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.machine import num_cores
 from graphwright.partition.eliminate import (
     Numbers,
-    available_threads,
     fixed_domains,
     improve_in_turns,
 )
@@ -146,7 +146,7 @@ def track(
     assert precision >= 0
     tracking = Tracking(
         problem, method, _sound_precision(problem, precision),
-        available_threads() if threads is None else threads, report, bounds, share,
+        num_cores() if threads is None else threads, report, bounds, share,
         None if budget is None else perf_counter() + budget,
     )  # fmt: skip
     domains = all_configurations(problem)

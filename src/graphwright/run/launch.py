@@ -27,6 +27,7 @@ from typing import TypeVar, cast
 
 from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed, WorkerTimedOut
 from graphwright.ir import format_bytes
+from graphwright.machine import num_cores
 from graphwright.run.crew import Died, Member, end, locate, watch
 from graphwright.run.rendezvous import listen, name_loopback
 from graphwright.run.worker import Raised, Returned, pack, unpack
@@ -126,19 +127,13 @@ def launch(
     return Launcher(
         num_workers=num_workers,
         timeout=timeout,
-        threads=threads or max(1, _num_cores() // num_workers),
+        threads=threads or max(1, num_cores() // num_workers),
         join_timeout=join_timeout,
     )
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _num_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _check_outside() -> None:

@@ -17,18 +17,18 @@ Messages of one tag between two ranks arrive in the order in which they were sen
 from __future__ import annotations
 
 import ctypes
-import os
 import select
 import socket
 import struct
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 
+from graphwright.machine import num_cores
 from graphwright.run.other_memory import read_memory
 
 SMALL = 8192
@@ -46,9 +46,11 @@ Combine = Callable[[torch.Tensor, torch.Tensor], None]
 """Put a term, the second argument, onto the first."""
 
 
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+T = TypeVar("T")
+_Key: TypeAlias = tuple[int, int]
+"""A rank and a tag."""
+_Arrived: TypeAlias = tuple[int, int, int, bytes]
+"""The number of an offer, 0 for a small message; address, bytes, and what a small message holds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +78,7 @@ class _Task(Protocol):
 class _Message:
     """One parcel: sent from, or received in, its memory; onto what is there if it is to be combined."""
 
-    crew: Neighbours
+    among: Neighbours
     rank: int
     parcel: torch.Tensor | None
     combine: Combine | None = None
@@ -87,7 +89,7 @@ class _Message:
         return (self.rank,)
 
     def wait(self) -> None:
-        self.crew.wait_for(self)
+        self.among.wait_for(self)
 
     def end(self) -> None:
         self.parcel, self.done = None, True
@@ -97,7 +99,7 @@ class _Message:
 class _Reduction:
     """A reduction: its steps, and the messages that the next one waits for."""
 
-    crew: Neighbours
+    among: Neighbours
     steps: Iterator[Sequence[_Message]]
     awaited: Sequence[_Message] = ()
     done: bool = False
@@ -107,7 +109,7 @@ class _Reduction:
         return [message.rank for message in self.awaited if not message.done]
 
     def wait(self) -> None:
-        self.crew.wait_for(self)
+        self.among.wait_for(self)
 
     def advance(self) -> None:
         while all(message.done for message in self.awaited):
@@ -137,9 +139,8 @@ class Neighbours:
             self.rank_of[neighbour.socket.fileno()] = other
             self.ready.register(neighbour.socket, select.POLLIN)
         self.buffer = bytearray(_HEADER.size + SMALL)
-        self.expected: defaultdict[tuple[int, int], deque[_Message]] = defaultdict(deque)
-        self.arrived: defaultdict[tuple[int, int], deque[tuple[int, int, int, bytes]]]
-        self.arrived = defaultdict(deque)
+        self.expected: dict[_Key, deque[_Message]] = {}
+        self.arrived: dict[_Key, deque[_Arrived]] = {}
         self.offered: dict[int, _Message] = {}
         self.num_offers = 0
         self.running: list[_Reduction] = []
@@ -181,7 +182,7 @@ class Neighbours:
         while not task.done:
             for rank in task.ranks:
                 if self.others[rank].is_gone:
-                    raise RuntimeError(f"connection closed by peer: rank {rank} is gone")
+                    raise _lost(rank)
             now = monotonic()
             left = deadline - now
             if left <= 0:
@@ -212,11 +213,12 @@ class Neighbours:
     def _receive(
         self, tag: int, rank: int, parcel: torch.Tensor, combine: Combine | None = None
     ) -> _Message:
-        message, key = _Message(self, rank, parcel, combine), (rank, tag)
-        if self.arrived[key]:
-            self._take(message, *self.arrived[key].popleft())
+        message = _Message(self, rank, parcel, combine)
+        arrived = _first(self.arrived, (rank, tag))
+        if arrived is not None:
+            self._take(message, *arrived)
         else:
-            self.expected[key].append(message)
+            self.expected.setdefault((rank, tag), deque()).append(message)
         return message
 
     def _take(
@@ -227,7 +229,10 @@ class Neighbours:
         if parcel.nbytes != nbytes:
             raise RuntimeError(f"rank {rank} sent {nbytes:,} bytes, and {parcel.nbytes:,} were expected")  # fmt: skip
         if number:
-            self._read(self.others[rank].pid, address, parcel, message.combine)
+            try:
+                self._read(self.others[rank].pid, address, parcel, message.combine)
+            except ProcessLookupError as error:
+                raise _lost(rank) from error
             self._write(rank, _HEADER.pack(_TAKEN, 0, number, 0, 0))
         elif message.combine is None:
             ctypes.memmove(parcel.data_ptr(), content, nbytes)
@@ -301,11 +306,12 @@ class Neighbours:
                 self.offered.pop(number).end()
                 continue
             content = bytes(self.buffer[_HEADER.size : count])
-            waiting = self.expected[rank, tag]
-            if waiting:
-                self._take(waiting.popleft(), number, address, nbytes, content)
+            expected = _first(self.expected, (rank, tag))
+            arrived = (number, address, nbytes, content)
+            if expected is not None:
+                self._take(expected, *arrived)
             else:
-                self.arrived[rank, tag].append((number, address, nbytes, content))
+                self.arrived.setdefault((rank, tag), deque()).append(arrived)
 
     def _write(self, rank: int, what: bytes) -> None:
         neighbour = self.others[rank]
@@ -327,3 +333,18 @@ class Neighbours:
             return
         if not neighbour.is_gone:
             self.ready.modify(neighbour.socket, events)
+
+
+def _first(queues: dict[_Key, deque[T]], key: _Key) -> T | None:
+    """Take the first of a queue; one that is empty goes."""
+    queue = queues.get(key)
+    if queue is None:
+        return None
+    found = queue.popleft()
+    if not queue:
+        del queues[key]
+    return found
+
+
+def _lost(rank: int) -> RuntimeError:
+    return RuntimeError(f"connection closed by peer: rank {rank} is gone")

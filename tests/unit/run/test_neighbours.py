@@ -169,7 +169,7 @@ def test_many_reductions_of_several_groups_at_once(connect):
         for group, number, value, work in begun if rank.rank == 1 else reversed(begun):
             work.wait()
             assert set(value.tolist()) == {float(sum(number + r for r in group))}
-        return True
+        return not rank.expected and not rank.arrived and not rank.offered and not rank.running
 
     assert at_once(connect(3, *groups, timeout=10.0), work) == [True] * 3
 
@@ -198,6 +198,14 @@ def test_a_sender_that_is_gone_before_it_was_read(connect):
     second.close()
     with pytest.raises(RuntimeError, match="rank 1 is gone"):
         message.wait()
+
+
+def test_a_process_that_ends_while_it_is_read(connect):
+    first, second = connect(2)
+    second.others[0].pid = 2**22 + 1  # no process has this number
+    first.post(1, {1: torch.ones(LARGE)}, {})
+    with pytest.raises(RuntimeError, match="closed by peer: rank 0 is gone"):
+        second.post(1, {}, {0: torch.empty(LARGE)})
 
 
 def test_waiting_ends(connect):
