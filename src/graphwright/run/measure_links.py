@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, cycle
 from math import isqrt
 from statistics import fmean, median
 from time import perf_counter
@@ -27,7 +27,7 @@ from graphwright.machine import Cluster, Store, from_toml, to_toml
 from graphwright.plans import Box, Collective, Exchange, whole_mesh
 from graphwright.run.heap import keep_freed_memory
 from graphwright.run.launch import launch
-from graphwright.run.module import Links
+from graphwright.run.module import Links, Pending
 from graphwright.run.other_memory import name_machine
 from graphwright.run.together import together
 from graphwright.run.world import World, world
@@ -35,6 +35,8 @@ from graphwright.simulate import record_collectives
 from graphwright.tasks import all_pairs, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
+SMALL, AT_ONCE = 2**20, 4
+"""So many transfers of up to so many bytes are begun before the first is waited for, as in a step: there, what a small one waits for has come meanwhile."""
 COMPUTING = 512
 """Products of matrices of this size are computed before what is timed."""
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
@@ -92,6 +94,7 @@ def measure_links(
         parties = (all_pairs if kind == "all_to_all" else rings)(cluster, mesh, axes)
         group = group_of(mesh, axes, here.rank)
         runs = [_prepare(kind, dim, group, here, links, size) for dim in (0, 1)]
+        count = AT_ONCE if size <= SMALL else 1
         spans = parties.spans
         contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
         times: list[list[float]] = [[], []]
@@ -101,15 +104,17 @@ def measure_links(
                 _settle(here.device)
                 dist.barrier()
                 start = perf_counter()
-                run()
+                for begun in [run() for _ in range(count)]:
+                    if begun is not None:
+                        begun.wait()
                 _settle(here.device)
                 end = perf_counter()
                 # From when the last one begins, if all have the same clock; ranks do not leave a barrier at once.
                 last = torch.tensor([start, end, end - start], dtype=torch.float64)
                 last = last.to(here.device)
                 dist.all_reduce(last, dist.ReduceOp.MAX)
-                begun, ended, longest = last.tolist()
-                times[dim].append(ended - begun if one_clock else longest)
+                first, ended, longest = last.tolist()
+                times[dim].append((ended - first if one_clock else longest) / count)
         seconds = fmean(median(each[1:]) for each in times)
         found.append(
             LinkTime(kind=kind, spans=spans, contenders=contenders, nbytes=size, seconds=seconds)
@@ -157,23 +162,23 @@ def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
 
 def _prepare(
     kind: Kind, dim: int, group: tuple[int, ...], here: World, links: Links, nbytes: int
-) -> Callable[[], object]:
-    """What a rank does in one measurement; sizes are those of the tensor that a group gathers or reduces, of what a device has before an exchange, or of a message."""
+) -> Callable[[], Pending | None]:
+    """What a rank begins in one measurement; sizes are those of the tensor that a group gathers or reduces, of what a device has before an exchange, or of a message."""
     count, own = len(group), group.index(here.rank)
     elements = nbytes // 4 * (count if kind == "all_to_all" else 1)
     side = max(count, isqrt(elements) // count * count)
     whole, part = (side, side), side // count
     local = (part, side) if dim == 0 else (side, part)
     if kind == "all_reduce":
-        value = torch.ones(whole, device=here.device)
+        values = cycle([torch.ones(whole, device=here.device) for _ in range(AT_ONCE)])
         what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1, free=True)
-        return lambda: links.collect(what, value).wait()
+        return lambda: links.collect(what, next(values))
     if kind == "all_gather" or kind == "reduce_scatter":
         value = torch.ones(local if kind == "all_gather" else whole, device=here.device)
         what = Collective(
             kind=kind, tensor="", group=group, value=0, output=1, dim=dim, sizes=(part,) * count
         )
-        return lambda: links.collect(what, value).wait()
+        return lambda: links.collect(what, value)
     if kind == "send":
         return _send(whole, group, own, here, links)
     # Of its rows each device gives the others their columns, or the other way round.
@@ -188,7 +193,7 @@ def _prepare(
         receives=tuple((group[n], taken[n]) for n in others),
         own=((given[own], taken[own]),),
     )  # fmt: skip
-    return lambda: links.exchange(exchange, value).wait()
+    return lambda: links.exchange(exchange, value)
 
 
 def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
@@ -199,7 +204,7 @@ def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
 
 def _send(
     shape: tuple[int, int], group: tuple[int, ...], own: int, here: World, links: Links
-) -> Callable[[], object]:
+) -> Callable[[], Pending | None]:
     """One message, from the first rank of every group to its second."""
     whole: Box = ((0, shape[0]), (0, shape[1]))
     value = torch.ones(shape, device=here.device)
@@ -212,7 +217,7 @@ def _send(
         receives=((group[0], whole),) if own == 1 else (),
         own=(),
     )  # fmt: skip
-    return lambda: links.exchange(exchange, value if own == 0 else None).wait()
+    return lambda: links.exchange(exchange, value if own == 0 else None)
 
 
 def measure_local(
