@@ -191,18 +191,24 @@ def _company(call: _Call, make: Callable[[], _Call], count: int) -> Iterator[Non
     if count == 0 or perf_counter() - begun < LONG_CALL:
         yield
         return
-    over = threading.Event()
+    over, calling = threading.Event(), threading.Semaphore(0)
 
-    def repeat() -> None:
-        own = make()
+    def repeat(own: _Call) -> None:
         with torch.no_grad():
+            try:
+                own()
+            finally:
+                calling.release()
             while not over.is_set():
                 own()
 
-    others = [threading.Thread(target=repeat, daemon=True) for _ in range(count)]
+    calls = [make() for _ in range(count)]
+    others = [threading.Thread(target=repeat, args=(own,), daemon=True) for own in calls]
     for other in others:
         other.start()
     try:
+        for _ in others:  # nothing is measured before all of them are at it
+            calling.acquire()
         yield
     finally:
         over.set()
