@@ -48,14 +48,12 @@ def test_many_collectives_under_way_at_once(near, monkeypatch):
 
 
 def one_apart(away):
-    """Three ranks, of which one may be where its memory cannot be read: gathers, scattered and whole sums, and messages around."""
+    """Three ranks, of which one may be elsewhere, so that all talk over sockets: gathers, scattered and whole sums, and messages around."""
     if int(os.environ["RANK"]) == away:
         os.environ[SWITCH] = "0"
     here, everyone = world(), (0, 1, 2)
     links = GroupLinks([everyone, (0, 1), (1, 2)])
-    others = set(everyone) - {here.rank, away} if here.rank != away else set()
-    if sys.platform.startswith("linux"):
-        assert set(() if links.near is None else links.near.others) == others
+    assert (links.near is not None) == (away < 0 and sys.platform.startswith("linux"))
     value = torch.arange(3.0 * LARGE).reshape(3, LARGE) + here.rank
     whole = torch.arange(3.0 * LARGE).reshape(3, LARGE)
     for group in links.names:

@@ -4,7 +4,7 @@
     all_gather, reduce_scatter        Gloo: messages between pairs of ranks (`messages`); NCCL: its own, along the first dim, where it gathers and scatters
     exchange                          messages
 
-Messages between processes of one machine are read from the sender's memory where the system allows it (`neighbours`), others go over Gloo or NCCL.
+If all ranks are on one machine and the system allows it, messages are read from the sender's memory (`neighbours`); otherwise they go over Gloo or NCCL.
 
 Everything begins at once and is waited for where its result is needed. All ranks begin what they share in the same order (`lower.order`), and messages
 between two ranks arrive in the order in which they were sent.
@@ -15,7 +15,7 @@ fit into the string itself corrupt the heap (docs/decisions/0011). So only opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -82,7 +82,7 @@ class GroupLinks:
     def _reduce(self, what: Collective, value: torch.Tensor) -> Callable[[], torch.Tensor]:
         """Begin to reduce a value in place; returns what waits for it."""
         near = self.near
-        if near is not None and near.reaches(what.group):
+        if near is not None:
             combine = partial(combine_terms, what.reducer)
             begun = near.reduce(what.group, value, combine)
 
@@ -138,20 +138,13 @@ class GroupLinks:
 
     def _post(self, tag: int, sends: Parcels, receives: Parcels) -> Sequence[Work]:
         if not self.batched:
-            begun: list[Any] = []
             if self.near is not None:
-                near = self.near.others.keys()
-                begun = [*self.near.post(tag, _of(sends, near), _of(receives, near))]
-                sends, receives = (_of(p, p.keys() - near) for p in (sends, receives))
-            begun += [dist.irecv(t, rank, tag=tag) for rank, t in receives.items()]
+                return self.near.post(tag, sends, receives)
+            begun: list[Any] = [dist.irecv(t, rank, tag=tag) for rank, t in receives.items()]
             return begun + [dist.isend(t, rank, tag=tag) for rank, t in sends.items()]
         ops = [dist.P2POp(dist.isend, t, rank) for rank, t in sends.items()]
         ops += [dist.P2POp(dist.irecv, t, rank) for rank, t in receives.items()]
         return dist.batch_isend_irecv(ops) if ops else []
-
-
-def _of(parcels: Parcels, ranks: Collection[int]) -> Parcels:
-    return {rank: parcel for rank, parcel in parcels.items() if rank in ranks}
 
 
 # -- from values to what NCCL gathers and scatters, and back ------------------------------------------

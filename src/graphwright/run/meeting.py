@@ -1,7 +1,7 @@
 r"""Connect the processes of one machine to each other, so that they may read each other's memory (`neighbours`).
 
     all ranks       tell each other which machine they are on, their process numbers, and where they listen
-    neighbours      connect, see that the other one is the process that it says, and try to read a number from its memory
+    all ranks       if it is one machine: connect, see that the other one is the process that it says, and try to read a number from its memory
     all ranks       tell each other whether that went well; unless it did everywhere, messages go over Gloo's sockets
 
 A socket has a name in Linux's abstract namespace: no file is left behind, and a process that is not the announced one is refused.
@@ -32,7 +32,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def meet(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
-    """The connections to all processes on this machine; None where there are no others, or memory of others cannot be read. On all ranks, with the same groups."""
+    """The connections to all other ranks; None where they are not all on this machine, or memory of others cannot be read. On all ranks, with the same groups."""
     rank, size = dist.get_rank(), dist.get_world_size()
     machine = name_machine() if os.environ.get(SWITCH, "1") != "0" else None
     token = torch.tensor([secrets.randbits(62)])
@@ -43,10 +43,11 @@ def meet(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
         listening = None if machine is None else stack.enter_context(_listen(name))
         announced: list[Any] = [None] * size
         dist.all_gather_object(announced, (machine, os.getpid(), name))
-        near = [n for n, (other, *_) in enumerate(announced) if other == machine]
+        # A rank that waits for a message over Gloo does not do what neighbours ask for: it is all or none.
+        all_near = all(other == machine for other, *_ in announced)
         try:
-            if listening is not None and len(near) > 1:
-                _connect(rank, near, announced, listening, found)
+            if listening is not None and all_near:
+                _connect(rank, announced, listening, found)
                 for neighbour in found.values():
                     _try_to_read(neighbour, token)
         except (OSError, struct.error):
@@ -70,22 +71,20 @@ def _listen(name: str) -> socket.socket:
 
 def _connect(
     rank: int,
-    near: Sequence[int],
     announced: Sequence[tuple[str, int, str]],
     listening: socket.socket,
     found: dict[int, Neighbour],
 ) -> None:
     """Call those with lower ranks, and be called by those with higher ones."""
     let_siblings_read()
-    for other in near:
-        if other < rank:
-            calling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            found[other] = Neighbour(pid=announced[other][1], socket=calling)
-            calling.settimeout(PATIENCE)
-            calling.connect(announced[other][2])
-            calling.send(struct.pack("<q", rank))
-            _check(found[other])
-    for _ in range(sum(other > rank for other in near)):
+    for other, (_, pid, name) in enumerate(announced[:rank]):
+        calling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        found[other] = Neighbour(pid=pid, socket=calling)
+        calling.settimeout(PATIENCE)
+        calling.connect(name)
+        calling.send(struct.pack("<q", rank))
+        _check(found[other])
+    for _ in announced[rank + 1 :]:
         called, _ = listening.accept()
         called.settimeout(PATIENCE)
         (other,) = struct.unpack("<q", called.recv(8))

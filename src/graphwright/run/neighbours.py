@@ -161,10 +161,6 @@ class Neighbours:
         self._look(0.0)
         return messages
 
-    def reaches(self, ranks: Sequence[int]) -> bool:
-        """Whether all of these are here."""
-        return all(rank in self.others or rank == self.rank for rank in ranks)
-
     def reduce(self, group: tuple[int, ...], value: torch.Tensor, combine: Combine) -> _Reduction:
         """Begin to reduce a value, one piece of memory, over a group, in place; on all its ranks, and in the same order."""
         number = self.groups.index(group) + len(self.groups) * self.num_reduced[group]
