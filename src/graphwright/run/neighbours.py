@@ -55,11 +55,11 @@ _Arrived: TypeAlias = tuple[int, int, int, bytes]
 
 @dataclass(slots=True, kw_only=True)
 class Neighbour:
-    """Another process: its number, the socket to it, and what that has no room for yet."""
+    """Another process: its number, the socket to it, and what that has no room for yet, with the message that ends when it has gone."""
 
     pid: int
     socket: socket.socket
-    unsent: deque[bytes] = field(default_factory=deque)
+    unsent: deque[tuple[bytes, _Message | None]] = field(default_factory=deque)
     is_gone: bool = False
 
 
@@ -198,8 +198,7 @@ class Neighbours:
         message, nbytes = _Message(self, rank, parcel), parcel.nbytes
         if nbytes <= SMALL:
             content = ctypes.string_at(parcel.data_ptr(), nbytes)
-            self._write(rank, _HEADER.pack(_SMALL, tag, 0, 0, nbytes) + content)
-            message.end()
+            self._write(rank, _HEADER.pack(_SMALL, tag, 0, 0, nbytes) + content, message)
         else:
             self.num_offers += 1
             self.offered[self.num_offers] = message
@@ -229,8 +228,9 @@ class Neighbours:
                 self._read(self.others[rank].pid, address, parcel, message.combine)
             except ProcessLookupError as error:
                 raise _lost(rank) from error
-            self._write(rank, _HEADER.pack(_TAKEN, 0, number, 0, 0))
-        elif message.combine is None:
+            self._write(rank, _HEADER.pack(_TAKEN, 0, number, 0, 0), message)
+            return
+        if message.combine is None:
             ctypes.memmove(parcel.data_ptr(), content, nbytes)
         elif nbytes:
             term = torch.frombuffer(bytearray(content), dtype=parcel.dtype)
@@ -309,9 +309,10 @@ class Neighbours:
             else:
                 self.arrived.setdefault((rank, tag), deque()).append(arrived)
 
-    def _write(self, rank: int, what: bytes) -> None:
+    def _write(self, rank: int, what: bytes, ends: _Message | None = None) -> None:
+        """Send something, now or once there is room: a rank that counted it as sent before might leave with it."""
         neighbour = self.others[rank]
-        neighbour.unsent.append(what)
+        neighbour.unsent.append((what, ends))
         if len(neighbour.unsent) == 1:
             self._flush(rank)
 
@@ -319,8 +320,11 @@ class Neighbours:
         neighbour = self.others[rank]
         try:
             while neighbour.unsent:
-                neighbour.socket.send(neighbour.unsent[0])
+                what, ends = neighbour.unsent[0]
+                neighbour.socket.send(what)
                 neighbour.unsent.popleft()
+                if ends is not None:
+                    ends.end()
             events = select.POLLIN
         except BlockingIOError:
             events = select.POLLIN | select.POLLOUT

@@ -100,9 +100,8 @@ def test_ranks_may_wait_in_different_orders(connect):
 def test_more_messages_than_a_socket_holds_wait_for_room(connect):
     first, second = connect(2)
     count = 2000
-    for number in range(count):
-        first.post(1, {1: torch.full((SMALL // 8,), float(number))}, {})
-    assert first.others[1].unsent
+    sent = [first.post(1, {1: torch.full((SMALL // 8,), float(n))}, {})[0] for n in range(count)]
+    assert first.others[1].unsent and sent[0].done and not sent[-1].done
     got = [torch.empty(SMALL // 8) for _ in range(count)]
 
     def receive(rank):
