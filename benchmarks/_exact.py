@@ -2,7 +2,10 @@
 
     prepare      model -> Case: its graph, and what three steps on one device leave (capture.replay; where it draws
                  at random, the same step in a world of one)
-    work         in every worker, for every job: gw.compile, three steps, and how far each part is from that
+    work         in every worker, for every job: its step, three times, and how far each part is from that
+
+A step comes from gw.compile, where every rank lowers the plan for itself and the ranks compare what they have. That is most of the time, so a run of
+thousands of jobs is asked to share it (`sharing`): the ranks lower different plans at a time and hand out all ranks' programs.
 
 A difference is relative to the largest element of its tensor, or to a thousandth of the largest of all tensors of its
 kind (parameters, momenta, ...) where that is more: a gradient that is zero but for rounding has no size of its own.
@@ -13,7 +16,7 @@ attention's keys, which softmax does not depend on): it may differ by as much (`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
@@ -26,12 +29,16 @@ import graphwright as gw
 from graphwright import zoo
 from graphwright.capture import advance, bind, replay
 from graphwright.capture.batch import map_tensors
+from graphwright.capture.optimizer import make_optimizer
 from graphwright.ir import Graph, Role
+from graphwright.lower import lower
 from graphwright.machine import Cluster, cluster
 from graphwright.partition import random_plan, replicate
-from graphwright.plans import Plan, boxes
+from graphwright.plans import Plan, Program, boxes
 from graphwright.run.draw import is_random
 from graphwright.run.local import cut
+from graphwright.run.step import Step
+from graphwright.run.world import world
 from graphwright.zoo import Workload
 
 STEPS = 3
@@ -178,9 +185,15 @@ def in_dtype(job: Job, case: int, graph: Graph) -> Job:
 # -- on many ------------------------------------------------------------------------------------------
 
 
-def run(num_workers: int, cases: Sequence[Case], jobs: Sequence[Job], timeout: float) -> list[Done]:
+def run(
+    num_workers: int,
+    cases: Sequence[Case],
+    jobs: Sequence[Job],
+    timeout: float,
+    sharing: bool = False,
+) -> list[Done]:
     """Run all jobs on as many workers, started once."""
-    ranks = gw.launch(num_workers, timeout=timeout, threads=1)(work, cases, jobs)
+    ranks = gw.launch(num_workers, timeout=timeout, threads=1)(work, cases, jobs, sharing)
     return [
         Done(
             job=job,
@@ -192,15 +205,23 @@ def run(num_workers: int, cases: Sequence[Case], jobs: Sequence[Job], timeout: f
     ]
 
 
-def work(cases: Sequence[Case], jobs: Sequence[Job]) -> list[tuple[Apart, float, float]]:
+def work(
+    cases: Sequence[Case], jobs: Sequence[Job], sharing: bool
+) -> list[tuple[Apart, float, float]]:
     """What one worker does: every job, and the worst difference of its own parts."""
     found = []
+    programs = lower_in_turns(cases, jobs) if sharing else None
     for job in jobs:
         case = cases[job.case]
         w = workload(case.model, case.dtype)
         try:
             begun = perf_counter()
-            step = compile_case(case, job.plan, w)
+            if programs is None:
+                step = compile_case(case, job.plan, w)
+            else:
+                made_by = make_optimizer(w.optimizer, w.optimizer_options, w.model)
+                here, program = world(device="cpu"), next(programs)
+                step = Step(here, case.graph, job.plan, program, w.model, w.loss_fn, made_by, 0)
             made = perf_counter()
             losses = [float(step(w.batch)) for _ in range(STEPS)]
             ended = perf_counter()
@@ -209,6 +230,23 @@ def work(cases: Sequence[Case], jobs: Sequence[Job]) -> list[tuple[Apart, float,
             raise RuntimeError(f"{describe(case, job)} failed: {error}") from error
         step.close()
     return found
+
+
+def lower_in_turns(cases: Sequence[Case], jobs: Sequence[Job]) -> Iterator[Program]:
+    """This rank's programs of all jobs; as many at a time as there are ranks, each lowered by one of them."""
+    here = world(device="cpu")
+    for first in range(0, len(jobs), here.size):
+        at_once = jobs[first : first + here.size]
+        own: list[Program | None] = [None] * here.size
+        if here.rank < len(at_once):
+            job = at_once[here.rank]
+            lowered = lower(cases[job.case].graph, job.plan)
+            own = [lowered.program(rank) for rank in range(here.size)]
+        for source in range(len(at_once)):
+            got: list[Program | None] = [None]
+            torch.distributed.scatter_object_list(got, own if source == here.rank else None, source)
+            assert got[0] is not None
+            yield got[0]
 
 
 def describe(case: Case, job: Job) -> str:

@@ -209,7 +209,7 @@ def run_one(prepared: Prepared) -> Finished:
     failures: list[str] = []
     for count, jobs in prepared.jobs.items():
         try:
-            done = run(count, prepared.cases, jobs, SECONDS_PER_JOB * len(jobs))
+            done = run(count, prepared.cases, jobs, SECONDS_PER_JOB * len(jobs), sharing=True)
         except WorkerFailed as error:
             failures.append(f"on {count} workers: {error}")
             continue

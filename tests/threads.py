@@ -14,7 +14,6 @@ from graphwright.plans import boxes
 from graphwright.run.local import cut
 from graphwright.run.messages import exchange, gather, scatter
 from graphwright.run.module import build_module, run_module
-from graphwright.tasks.expansion import resting
 
 CPU = torch.device("cpu")
 PATIENCE = 20.0
@@ -160,13 +159,12 @@ def largest_difference(graph, plan, inputs, *, steps=2, seed=0, costs=None):
     worst = (0.0, "")
     for rank, (held, found) in enumerate(ranks):
         for name, value in held.items():
-            home = lowered.home(name)
+            home = lowered.shardings[name]
             box = boxes(home, graph.tensors[name].type.shape)[home.mesh.devices.index(rank)]
             worst = max(worst, (_apart(value, cut(expected[name], box.tolist())), name))
         for step, results in enumerate(found):
             for name in lowered.expansion.site.results:
-                source = lowered.expansion.source(name)
-                home = resting(source) if source.is_partial else source
+                home = lowered.shardings[name]
                 assert (name in results) == (rank in home.mesh.devices), name
                 if name in results:
                     whole = losses[step][name]

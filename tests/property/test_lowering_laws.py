@@ -176,6 +176,9 @@ class Moved:
             instructions=tuple(instructions),
             updates={},
             results={} if value is None else {"x": value},
+            shardings={},
+            groups=(),
+            digest="",
         )
 
 

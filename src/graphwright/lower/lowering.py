@@ -10,7 +10,8 @@ The order is that of the simulated step (`order`), the same for all ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from graphwright.lower.buckets import fill_buckets
 from graphwright.lower.moves import changed_axes, group_of, laid_out, lower_hop, lower_slice
 from graphwright.lower.order import Block, find_waits
 from graphwright.lower.waiting import LEAST_SLACK, SLACK, UnderWay
-from graphwright.machine import Device
+from graphwright.machine import Cluster, Device
 from graphwright.plans import (
     Box,
     Call,
@@ -47,6 +48,7 @@ from graphwright.tasks import (
     Expansion,
     Hop,
     Move,
+    Movements,
     Order,
     Site,
     Traffic,
@@ -58,6 +60,8 @@ from graphwright.tasks import (
 PATIENCE = 4.0
 """Results of what moves are taken to arrive so many times later than predicted: whoever waits for one in vain holds up all that comes after it."""
 
+_MOST_MOVEMENTS = 1 << 16
+
 _IN_GROUPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
@@ -67,7 +71,20 @@ def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
     Without `costs` the order goes by formulas alone, so that it is the same in every process.
     """
     with collection_paused():
-        return Lowered(graph, plan, CostModel(measured=False) if costs is None else costs)
+        known = (
+            _by_formulas(plan.cluster)
+            if costs is None
+            else Movements(plan.cluster, _Patient(costs))
+        )
+        lowered = Lowered(graph, plan, known)
+        known.forget_beyond(_MOST_MOVEMENTS)
+        return lowered
+
+
+@lru_cache(maxsize=8)
+def _by_formulas(cluster: Cluster) -> Movements:
+    """What formulas say of a cluster, for all plans that are lowered one after the other."""
+    return Movements(cluster, _Patient(CostModel(measured=False)))
 
 
 class _Patient:
@@ -86,9 +103,9 @@ class _Patient:
 class Lowered:
     """A graph under a plan, in the order in which it runs."""
 
-    def __init__(self, graph: Graph, plan: Plan, costs: Costs) -> None:
+    def __init__(self, graph: Graph, plan: Plan, known: Movements) -> None:
         self.graph, self.plan = graph, plan
-        self.expansion = Expansion(Site(graph), plan, _Patient(costs))
+        self.expansion = Expansion(Site(graph), plan, known.costs, known)
         tasks = assemble(self.expansion)
         found = schedule(tasks)
         self.slack = max(SLACK * float(memory(tasks, found).peak.max()), LEAST_SLACK)
@@ -116,9 +133,24 @@ class Lowered:
                     found |= {group_of(mesh, changed_axes(hop), rank) for rank in mesh.devices}
         return tuple(sorted(group for group in found if len(group) > 1))
 
-    def home(self, name: str) -> Sharding:
-        """Where an input of the graph lives between steps."""
-        return self.expansion.source(name)
+    @cached_property
+    def shardings(self) -> dict[str, Sharding]:
+        """Where every input lives between steps, and where every result is."""
+        found = {name: self.expansion.source(name) for name in self.graph.inputs}
+        for name in sorted(self.expansion.site.results):
+            source = self.expansion.source(name)
+            found[name] = resting(source) if source.is_partial else source
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of the graph and of everything that is done, in its order."""
+        found = blake2b(self.graph.hash.encode(), digest_size=16)
+        for block in self.blocks:
+            move = block.move
+            words = block.node if move is None else (move.tensor, str(move.target), block.hop)
+            found.update(repr(words).encode())
+        return found.hexdigest()
 
 
 class _Lowering:
@@ -151,12 +183,12 @@ class _Lowering:
             for old, new in self.graph.updates.items()
             if self._is_in(self.x.source(old))
         }
-        results = {}
-        for name in sorted(self.site.results):
-            source = self.x.source(name)
-            final = resting(source) if source.is_partial else source
-            if self._is_in(final):
-                results[name] = self._value(Copy(name, final, 0))
+        shardings = self.lowered.shardings
+        results = {
+            name: self._value(Copy(name, shardings[name], 0))
+            for name in sorted(self.site.results)
+            if self._is_in(shardings[name])
+        }
         return Program(
             rank=self.rank,
             inputs=self.inputs,
@@ -164,6 +196,9 @@ class _Lowering:
             instructions=tuple(self.instructions),
             updates=updates,
             results=results,
+            shardings=shardings,
+            groups=self.lowered.groups,
+            digest=self.lowered.digest,
         )
 
     def _block(self, block: Block, number: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphwright.ir import Attr, Attrs, TensorType
-from graphwright.plans.sharding import Box
+from graphwright.plans.sharding import Box, Sharding
 
 Shape = tuple[int, ...]
 
@@ -210,7 +210,9 @@ def values_made(instruction: Instruction) -> tuple[int, ...]:
 class Program:
     """One rank's step: `inputs` are the values that it takes by name, `updates` and `results` those that it leaves.
 
-    `homes` are the boxes in which inputs live here. A result that this rank has no part of is not among `results`.
+    `homes` are the boxes in which inputs live here. A result that this rank has no part of is not among `results`. All ranks' programs have in
+    common where inputs and results are (`shardings`), which ranks gather or reduce something together (`groups`), and what is done in which
+    order (`digest`).
     """
 
     rank: int
@@ -219,6 +221,9 @@ class Program:
     instructions: tuple[Instruction, ...]
     updates: Mapping[str, int]
     results: Mapping[str, int]
+    shardings: Mapping[str, Sharding]
+    groups: tuple[tuple[int, ...], ...]
+    digest: str
 
     def __str__(self) -> str:
         lines = [f"%{value} = take {name}" for name, value in self.inputs.items()]

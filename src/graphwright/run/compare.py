@@ -38,7 +38,6 @@ from graphwright.run.training import (
     timed_step,
 )
 from graphwright.run.world import World, world
-from graphwright.simulate import CostModel
 
 TOLERANCE = {"float64": 1e-7}
 """Difference over the largest element that counts as rounding; `LOOSE` for what is not computed in float64."""
@@ -160,8 +159,10 @@ def _train_planned(
     optimizer = make_optimizer(workload.optimizer, workload.optimizer_options, model)
     alone = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"), backend=None)
     plan = Plan(strategies={}, cluster=cluster("local:1"), graph_hash=training.graph.hash)
-    lowered = lower(training.graph, plan, costs=CostModel(measured=False))
-    step = Step(alone, lowered, model, workload.loss_fn, optimizer, training.seed)
+    program = lower(training.graph, plan).program(0)
+    step = Step(
+        alone, training.graph, plan, program, model, workload.loss_fn, optimizer, training.seed
+    )
     losses = [float(step(workload.batch)) for _ in range(training.num_steps)]
     return step.values(), losses
 

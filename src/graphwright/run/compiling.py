@@ -21,12 +21,11 @@ from graphwright.capture.micro import BatchDim
 from graphwright.capture.optimizer import OptimizerLike, make_optimizer
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
-from graphwright.lower import Lowered, lower
-from graphwright.plans import Plan
+from graphwright.lower import lower
+from graphwright.plans import Plan, Program
 from graphwright.run.later import LaterStep
 from graphwright.run.step import Step
 from graphwright.run.world import World, world
-from graphwright.simulate import CostModel
 
 
 def compile_step(
@@ -81,24 +80,26 @@ def compile_step(
             **options,
         )
 
-    def lowered(graph: Graph) -> Lowered:
+    def begin(graph: Graph) -> tuple[World, Graph, Plan, Program]:
         if plan.graph_hash != graph.hash:
             raise PlanMismatch(
                 "the plan was made for another graph: another model, batch size, dtype, optimizer, clip_norm, accumulate or autocast; "
                 "plan this one with gw.plan"
             )
-        return lower(graph, plan, costs=CostModel(measured=False))
+        lowered = lower(graph, plan)
+        here = world(device=device)
+        return here, graph, plan, lowered.program(here.rank)
 
     if graph is None and batch is None:
 
-        def begin(example: Any) -> tuple[World, Lowered]:
+        def begin_with(example: Any) -> tuple[World, Graph, Plan, Program]:
             found = captured(example)
             _check_is_whole(plan, found)
-            return world(device=device), lowered(found)
+            return begin(found)
 
-        return LaterStep(begin, model, loss_fn, made, seed, torch_compile)
-    ready = lowered(graph if graph is not None else captured(batch))
-    return Step(world(device=device), ready, model, loss_fn, made, seed, torch_compile)
+        return LaterStep(begin_with, model, loss_fn, made, seed, torch_compile)
+    ready = begin(graph if graph is not None else captured(batch))
+    return Step(*ready, model, loss_fn, made, seed, torch_compile)
 
 
 def _check_size(plan: Plan) -> None:

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from graphwright.errors import StepNotBegun
-from graphwright.lower import Lowered
+from graphwright.ir import Graph
+from graphwright.plans import Plan, Program
 from graphwright.run.step import Step
 from graphwright.run.world import World
 
@@ -23,7 +24,7 @@ class LaterStep(Step):
 
     def __init__(
         self,
-        begin: Callable[[Any], tuple[World, Lowered]],
+        begin: Callable[[Any], tuple[World, Graph, Plan, Program]],
         model: nn.Module,
         loss_fn: Any,
         optimizer: torch.optim.Optimizer | None,

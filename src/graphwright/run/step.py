@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,8 @@ from graphwright.capture.batch import named_tensors, split_batch
 from graphwright.capture.optimizer import is_rate, learning_rates, rate_label
 from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
-from graphwright.lower import Lowered, lower_hop
-from graphwright.plans import Exchange, Program, Sharding, replicated, whole_mesh
+from graphwright.lower import lower_hop
+from graphwright.plans import Exchange, Plan, Program, replicated, whole_mesh
 from graphwright.run.heap import keep_freed_memory
 from graphwright.run.initial import initial_parts
 from graphwright.run.local import cut
@@ -51,19 +50,20 @@ class Step:
     def __init__(
         self,
         here: World,
-        lowered: Lowered,
+        graph: Graph,
+        plan: Plan,
+        program: Program,
         model: nn.Module,
         loss_fn: Any,
         optimizer: torch.optim.Optimizer | None,
         seed: int,
         torch_compile: bool = False,
     ) -> None:
-        self.world, self.lowered, self.optimizer, self.seed = here, lowered, optimizer, seed
-        self.graph, self.plan = lowered.graph, lowered.plan
+        self.world, self.graph, self.plan, self.program = here, graph, plan, program
+        self.optimizer, self.seed = optimizer, seed
         self.num_steps, self._lost = 0, False
         self._model, self.has_targets = model, loss_fn is not None
         self._kept = kept_inputs(self.graph)
-        self.program: Program = lowered.program(here.rank)
         self._agree()
         self.links = self._links()
         self.module = build_module(self.program, self.links, here.device)
@@ -133,7 +133,7 @@ class Step:
     def _whole_loss(self, results: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The loss; from a rank that has it where this one takes no part in it."""
         name = self.graph.outputs[0]
-        type, home = self.graph.tensors[name].type, self._result_home(name)
+        type, home = self.graph.tensors[name].type, self.program.shardings[name]
         if len(home.mesh) == self.world.size or self.world.size == 1:
             return results[name]
         import torch.distributed as dist
@@ -145,16 +145,13 @@ class Step:
         dist.broadcast(loss, home.mesh.devices[0])
         return loss
 
-    def _result_home(self, name: str) -> Sharding:
-        return self.lowered.expansion.source(name)
-
     # -- what lives between steps -----------------------------------------------------------------
 
     def shards(self) -> dict[str, Shard]:
         """What this rank holds of every parameter, buffer and optimizer state."""
         found = {}
         for name in self._kept:
-            tensor, home = self.graph.tensors[name], self.lowered.home(name)
+            tensor, home = self.graph.tensors[name], self.program.shardings[name]
             empty = torch.empty(0, dtype=getattr(torch, tensor.type.dtype))
             local = self._held.get(name, empty)
             found[name] = Shard(name=name, type=tensor.type, sharding=home, local=local)
@@ -244,7 +241,7 @@ class Step:
             return None
         from graphwright.run.links import GroupLinks
 
-        return GroupLinks(self.lowered.groups)
+        return GroupLinks(self.program.groups)
 
     def _agree(self) -> None:
         """Refuse to begin unless all ranks have the same graph, plan and order."""
@@ -252,17 +249,7 @@ class Step:
             return
         from graphwright.run.together import together
 
-        digest = blake2b(digest_size=16)
-        digest.update(self.graph.hash.encode())
-        for block in self.lowered.blocks:
-            words = (
-                block.node
-                if block.move is None
-                else (block.move.tensor, str(block.move.target), block.hop)
-            )
-            digest.update(repr(words).encode())
-        found = together(digest.hexdigest)
-        if len(set(found)) > 1:
+        if len(set(together(lambda: self.program.digest))) > 1:
             raise PlanMismatch(
                 "the ranks do not agree on what to run: they have other plans, models or versions of PyTorch or Graphwright"
             )

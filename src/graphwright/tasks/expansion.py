@@ -318,6 +318,12 @@ class Movements:
         self._durations: dict[tuple[str, Placed], NDArray[np.int64]] = {}
         self._movements: dict[tuple[TensorType, Sharding, Sharding, bool, Order], Movement] = {}
 
+    def forget_beyond(self, most: int) -> None:
+        """Begin anew once there are more of them than `most`."""
+        if len(self._durations) + len(self._movements) > most:
+            self._durations.clear()
+            self._movements.clear()
+
     def durations(self, op: str, placed: Placed, is_view: bool) -> NDArray[np.int64]:
         """Picoseconds of each part of an operator."""
         found = self._durations.get((op, placed))

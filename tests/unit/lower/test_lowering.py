@@ -143,7 +143,7 @@ def test_a_new_value_goes_where_the_old_one_lives():
     home = Sharding(whole_mesh(TWO), ("S1",))
     plan = make_plan(graph, TWO, {"y": "i", "w.new": "i0"}, inputs={"w": home})
     lowered = lower(graph, plan, costs=COSTS)
-    assert lowered.home("w") == home
+    assert lowered.shardings["w"] == home
     for rank, program in enumerate(check_programs(lowered)):
         assert program.homes["w"] == ((0, 6), (3 * rank, 3 * rank + 3))
     assert apart(graph, plan) < 1e-14

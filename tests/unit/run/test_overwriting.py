@@ -23,7 +23,7 @@ def call(op, output, *values, alike=(0,)):
 def program(*instructions, updates=None, results=None, inputs=None):
     return Program(
         rank=0, inputs=inputs or {"w": 0, "x": 1}, homes={}, instructions=instructions,
-        updates=updates or {}, results=results or {},
+        updates=updates or {}, results=results or {}, shardings={}, groups=(), digest="",
     )  # fmt: skip
 
 
