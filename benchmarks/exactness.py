@@ -1,9 +1,9 @@
 """Every zoo model, small, under many plans on 2, 3 and 4 real workers: the same losses, parameters and state as on one device.
 
 Plans are the ends of the frontier, Tofu's, FlexFlow's (annealing, shortly), every recipe and other system, and random strategies, some of them on
-some of the workers only. Each trains for three steps on Gloo workers (one launch for each model and number of workers), and
+some of the workers only. Each trains for three steps on real workers (one launch for each model and number of workers, the smallest models first), and
 every rank compares its losses and all parts that it holds with training on one device (`_exact`). The whole table takes hours on
-two cores: with `--keep FILE` what is done is kept there, and the same command goes on from it.
+two cores: with `--keep FILE` what is done is kept there with its commit, and the same command goes on from it, also on a later commit.
 Target: no difference above 1e-10 in float64 and 1e-5 in float32, relative to each tensor's largest element.
 """
 
@@ -50,7 +50,7 @@ class Prepared:
 
     cases: tuple[Case, ...]
     jobs: dict[int, list[Job]]
-    notes: tuple[str, ...]
+    notes: dict[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All outcomes of a model, what kept others from it, and the plans that it does not have."""
+    """All outcomes of a model on one number of workers, or what kept it from them; and the plans that it does not have."""
 
     outcomes: tuple[Outcome, ...]
-    failures: tuple[str, ...]
+    failure: str | None
     notes: tuple[str, ...]
+    commit: str
+
+
+Done = dict[tuple[str, int], Finished]
 
 
 def main() -> int:
@@ -91,49 +95,58 @@ def main() -> int:
     num_random = own.random or (4 if options.quick else 20)
     workers = tuple(map(int, own.workers.split(",")))
     alike = find_alike(names)
-    asked = (commit(), workers, num_random, options.seed, options.quick)
-    kept, finished = read_kept(own.keep)
-    if kept != asked:
-        finished = {}
-    todo = [name for name in alike if name not in finished]
-    print(f"{len(alike)} different models of {len(names)}, {len(todo)} to run", flush=True)
-    each = [(name, workers, num_random, options.seed, options.quick) for name in todo]
-    for name, found in run_all(each):
-        finished[name] = found
+    asked = (num_random, options.seed, options.quick)
+    kept = read_kept(own.keep, asked)
+    wanted = [(name, count) for name in alike for count in workers]
+    finished: Done = {key: kept[key] for key in wanted if key in kept and not kept[key].failure}
+    each = []
+    for name in alike:
+        left = [count for count in workers if (name, count) not in finished]
+        if left:
+            each.append((name, left, *asked))
+    print(f"{len(alike)} different models of {len(names)}, {len(each)} to run", flush=True)
+    for key, found in run_all(each):
+        finished[key] = kept[key] = found
         if own.keep is not None:
-            write_atomically(own.keep, pickle.dumps((asked, finished)))
+            write_atomically(own.keep, pickle.dumps((asked, kept)))
     print_table(
         ("model", "dtype", "runs", "worst", "where", "workers", "plan", "making s", "3 steps s"),
-        [r for name in alike for r in rows(name, finished[name])],
+        [r for name in alike for r in rows(name, [finished[name, c] for c in workers])],
     )
     for name, others in alike.items():
         if others:
             print(f"{name}: the same small step as {', '.join(others)}")
-        for note in finished[name].notes:
+    for (name, _), found in finished.items():
+        for note in found.notes:
             print(f"{name}: {note}")
     return conclude(options, alike, finished)
 
 
-def read_kept(path: Path | None) -> tuple[object, dict[str, Finished]]:
-    """What an earlier run was asked, and what it had done."""
+def read_kept(path: Path | None, asked: tuple[object, ...]) -> Done:
+    """What earlier runs that were asked the same have done."""
     if path is None or not path.exists():
-        return None, {}
-    asked, finished = pickle.loads(path.read_bytes())
-    return asked, finished
+        return {}
+    before, finished = pickle.loads(path.read_bytes())
+    return finished if before == asked else {}
 
 
-def conclude(options: Options, alike: dict[str, list[str]], finished: dict[str, Finished]) -> int:
+def conclude(options: Options, alike: dict[str, list[str]], finished: Done) -> int:
     misses, results = [], {}
     worst: dict[str, Apart] = {}
-    for name in alike:
-        misses += [f"{name} {failure}" for failure in finished[name].failures]
-        for o in finished[name].outcomes:
+    commits: dict[str, list[str]] = {}
+    for (name, count), found in finished.items():
+        commits.setdefault(found.commit, []).append(f"{name} on {count}")
+        if found.failure:
+            misses.append(f"{name} on {count} workers: {found.failure}")
+        for o in found.outcomes:
             if not o.worst.difference <= TOLERANCE[o.dtype]:
                 misses.append(f"{name} {o}")
             worst[o.dtype] = max(worst.get(o.dtype, Apart(0.0, "")), o.worst)
             key = f"{name} in {o.dtype} on {o.workers}"
             results.setdefault(key, {})[o.label] = [o.worst.difference, o.worst.where]
-    save_result("exactness", options, {"alike": alike, "differences": results})
+    for number, of in commits.items():
+        print(f"commit {number[:12]}: {', '.join(of) if len(commits) > 1 else 'all of it'}")
+    save_result("exactness", options, {"alike": alike, "commits": commits, "differences": results})
     count = sum(len(found.outcomes) for found in finished.values())
     most = ", ".join(
         f"{w.difference:.2g} in {t} (limit {TOLERANCE[t]:g})" for t, w in worst.items()
@@ -146,29 +159,31 @@ def conclude(options: Options, alike: dict[str, list[str]], finished: dict[str, 
 
 
 def find_alike(names: Sequence[str]) -> dict[str, list[str]]:
-    """Models whose small steps are one and the same, under the first of their names."""
-    found: dict[tuple[str, bytes], list[str]] = {}
+    """Models whose small steps are one and the same, under the first of their names; the smallest ones first."""
+    found: dict[tuple[int, str, bytes], list[str]] = {}
     for name in names:
         w = zoo.load(name, small=True, device="cpu")
         values = torch.cat([p.detach().reshape(-1) for p in w.model.parameters()])
-        found.setdefault((w.capture().hash, values.numpy().tobytes()), []).append(name)
-    return {first: others for first, *others in found.values()}
+        graph = w.capture()
+        key = (len(graph.nodes), graph.hash, values.numpy().tobytes())
+        found.setdefault(key, []).append(name)
+    return {first: others for _, (first, *others) in sorted(found.items())}
 
 
 def prepare_all(what: tuple[str, Sequence[int], int, int, bool]) -> Prepared:
-    """Capture a model in both dtypes, train it on one device, and plan it for all numbers of workers."""
+    """Capture a model in both dtypes, train it on one device, and plan it for some numbers of workers."""
     name, workers, num_random, seed, quick = what
     warnings.simplefilter("ignore")
     double = prepare(name, "float64")
     single = with_slack(prepare(name, "float32"), double)
     jobs: dict[int, list[Job]] = {}
-    notes: list[str] = []
+    notes: dict[int, list[str]] = {}
     for count in workers:
-        found = searched(double, count, seed, notes, quick)
+        found = searched(double, count, seed, notes.setdefault(count, []), quick)
         seeds = range(seed, seed + num_random)
         found += random_jobs(0, double.graph, cluster(f"local:{count}"), seeds)
         jobs[count] = found + [in_dtype(job, 1, single.graph) for job in found]
-    return Prepared(cases=(double, single), jobs=jobs, notes=tuple(dict.fromkeys(notes)))
+    return Prepared(cases=(double, single), jobs=jobs, notes=notes)
 
 
 def searched(case: Case, count: int, seed: int, notes: list[str], quick: bool) -> list[Job]:
@@ -190,30 +205,34 @@ def searched(case: Case, count: int, seed: int, notes: list[str], quick: bool) -
 
 def run_all(
     each: Sequence[tuple[str, Sequence[int], int, int, bool]],
-) -> Iterator[tuple[str, Finished]]:
+) -> Iterator[tuple[tuple[str, int], Finished]]:
     """Every model's jobs, the next model planned meanwhile."""
     with ProcessPoolExecutor(1, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         for (name, *_), prepared in zip(each, pool.map(prepare_all, each), strict=True):
-            begun = perf_counter()
-            finished = run_one(prepared)
-            took = perf_counter() - begun
-            print(f"{name}: {len(finished.outcomes)} runs in {took:.0f} s", flush=True)
-            for failure in finished.failures:
-                print(failure, flush=True)
-            yield name, finished
+            for count in prepared.jobs:
+                begun = perf_counter()
+                found = run_on(prepared, count)
+                took = perf_counter() - begun
+                print(f"{name} on {count}: {summary(found)}, {took:.0f} s", flush=True)
+                yield (name, count), found
 
 
-def run_one(prepared: Prepared) -> Finished:
-    """A model's jobs, with one launch for each number of workers."""
-    outcomes: list[Outcome] = []
-    failures: list[str] = []
-    for count, jobs in prepared.jobs.items():
-        try:
-            done = run(count, prepared.cases, jobs, SECONDS_PER_JOB * len(jobs), sharing=True)
-        except WorkerFailed as error:
-            failures.append(f"on {count} workers: {error}")
-            continue
-        outcomes += [
+def summary(found: Finished) -> str:
+    """What came of a model, in a line."""
+    if found.failure:
+        return found.failure
+    worst = {t: max(o.worst for o in found.outcomes if o.dtype == t) for t in TOLERANCE}
+    apart = ", ".join(f"{w.difference:.2g} in {t}" for t, w in worst.items())
+    return f"{len(found.outcomes)} runs, worst {apart}"
+
+
+def run_on(prepared: Prepared, count: int) -> Finished:
+    """A model's jobs on a number of workers, in one launch."""
+    jobs, notes, outcomes = prepared.jobs[count], tuple(prepared.notes[count]), ()
+    failure = None
+    try:
+        done = run(count, prepared.cases, jobs, SECONDS_PER_JOB * len(jobs), sharing=True)
+        outcomes = tuple(
             Outcome(
                 dtype=prepared.cases[d.job.case].dtype,
                 workers=count,
@@ -223,14 +242,16 @@ def run_one(prepared: Prepared) -> Finished:
                 running=d.running,
             )
             for d in done
-        ]
-    return Finished(outcomes=tuple(outcomes), failures=tuple(failures), notes=prepared.notes)
+        )
+    except WorkerFailed as error:
+        failure = str(error)
+    return Finished(outcomes=outcomes, failure=failure, notes=notes, commit=commit())
 
 
-def rows(name: str, finished: Finished) -> Iterator[tuple[object, ...]]:
+def rows(name: str, finished: Sequence[Finished]) -> Iterator[tuple[object, ...]]:
     """A model's lines in the table."""
     for dtype in TOLERANCE:
-        own = [o for o in finished.outcomes if o.dtype == dtype]
+        own = [o for found in finished for o in found.outcomes if o.dtype == dtype]
         if own:
             worst = max(own, key=lambda o: o.worst)
             yield (

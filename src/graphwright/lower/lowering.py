@@ -117,7 +117,8 @@ class Lowered:
 
     def program(self, rank: int) -> Program:
         """What one rank does."""
-        return _Lowering(self, rank).run()
+        with collection_paused():
+            return _Lowering(self, rank).run()
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:

@@ -25,6 +25,7 @@ from torch import fx
 from graphwright.capture.casts import without_autocast
 from graphwright.capture.invoke import overload_of
 from graphwright.capture.schema import join_arguments, to_dtype
+from graphwright.ir import collection_paused
 from graphwright.plans import (
     Box,
     Call,
@@ -77,7 +78,8 @@ class Links(Protocol):
 
 def build_module(program: Program, links: Links | None, device: torch.device) -> fx.GraphModule:
     """The module of a program, with no links for a world of one; its `forward(held, seed)` returns new values by the names of inputs, and results by their names."""
-    return _Builder(program, links, device).build()
+    with collection_paused():
+        return _Builder(program, links, device).build()
 
 
 # -- what the generated code calls ---------------------------------------------------------------------
