@@ -1,7 +1,7 @@
 """Measured costs, kept across runs: one SQLite file, one row per key.
 
-    compute      (device, torch version, op, attrs, types)                     -> seconds, spread, repeats
-    collective   (cluster hash, kind, group signature, log2 of the size)       -> seconds, spread, repeats
+    compute      (device, version of torch and way of measuring, op, attrs, types) -> seconds, spread, repeats
+    collective   (cluster hash, kind, group signature, log2 of the size)              -> seconds, spread, repeats
 
 Every `put` is a transaction of its own: a calibration that is stopped goes on where it was, and several processes can
 write at once (they wait for each other, up to `timeout`). A key that is measured again replaces its row.

@@ -30,7 +30,7 @@ from graphwright.run.heap import keep_freed_memory
 from graphwright.run.samples import sample_inputs
 from graphwright.run.timing import measure
 from graphwright.simulate.calibration import Calibration, Row, Skipped
-from graphwright.simulate.costs import CostModel, spell_types, torch_version
+from graphwright.simulate.costs import CostModel, measured_with, spell_types
 from graphwright.tasks import place_all
 
 Call: TypeAlias = tuple[str, Mapping[str, Attr], Types]
@@ -89,7 +89,7 @@ def calibrate(
     target = find_target(device, figures)
     if target.device.type == "cpu":
         keep_freed_memory()  # as in a step
-    name, version = target.figures.name, torch_version()
+    name, version = target.figures.name, measured_with()
     store = store or Store()
     known = store.load_compute(name, version)
     wanted, num_free = _distinct(calls, target.figures)

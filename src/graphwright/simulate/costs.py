@@ -118,7 +118,7 @@ class CostModel:
     def _measurements_of(self, device: str) -> Mapping[tuple[str, str, str], Measurement]:
         found = self._measurements.get(device)
         if found is None:
-            found = self._measurements[device] = self._open().load_compute(device, torch_version())
+            found = self._measurements[device] = self._open().load_compute(device, measured_with())
         return found
 
     def _tables_of(self, cluster: Cluster) -> Mapping[tuple[str, str], Table]:
@@ -159,13 +159,18 @@ def _spell(type: TensorType | None) -> str:
     return "_" if type is None else repr(type)
 
 
+METHOD = 2
+"""Counts the ways in which calls have been measured; since the second one, beside what the other ranks do and with inputs that no cache holds."""
+
+
 @cache
-def torch_version() -> str:
-    """The release of PyTorch whose measurements count, read without importing it.
+def measured_with() -> str:
+    """Whose measurements count: the release of PyTorch, read without importing it, and the way of measuring.
 
     Builds of one release share their measurements: a GPU's are made by a CUDA build, and often used by a CPU build.
     """
     try:
-        return version("torch").partition("+")[0]
+        release = version("torch").partition("+")[0]
     except PackageNotFoundError:
-        return "none"
+        release = "none"
+    return f"{release}, method {METHOD}"

@@ -19,7 +19,7 @@ from graphwright.run.samples import index_ranges, sample_inputs
 from graphwright.run.standard import standard_calls
 from graphwright.run.timing import measure
 from graphwright.simulate.calibration import Calibration
-from graphwright.simulate.costs import CostModel, torch_version
+from graphwright.simulate.costs import CostModel, measured_with
 
 calibration = import_module("graphwright.run.calibrate")
 
@@ -102,7 +102,7 @@ def test_an_interruption_keeps_what_was_measured(store, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         quick(calls, store, progress=interrupted)
     again = Store(tmp_path / "costs.sqlite")
-    assert len(again.load_compute(cluster("local").devices[0].name, torch_version())) == 1
+    assert len(again.load_compute(cluster("local").devices[0].name, measured_with())) == 1
     assert quick(calls, again).num_new == 1
 
 
