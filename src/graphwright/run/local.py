@@ -20,8 +20,9 @@ def take(held: dict[str, torch.Tensor], name: str) -> torch.Tensor:
 
 def window(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tensor:
     """A region of a tensor, in the tensor's own memory."""
-    for dim, (start, stop) in enumerate(region):
-        value = value.narrow(dim, start, stop - start)
+    for dim, ((start, stop), size) in enumerate(zip(region, value.shape, strict=True)):
+        if stop - start != size:
+            value = value.narrow(dim, start, stop - start)
     return value
 
 

@@ -303,52 +303,58 @@ class _Assembly:
         there = np.where(m.result_place >= 0, m.result_place, 0)
         own = np.where(m.result_place >= 0, source.values[there], NO_VALUE)
         found = np.where(outside, own, first + m.result).astype(np.int32)
-        if outside.any() and m.gives[0].size and len(self.x.needs(move.tensor)) > 1:
-            self._keep_terms(move, found, outside, base)
-        if outside.any() and olds and self.replaced.issuperset(olds):
-            self._settle_slices(move, found, outside)
-        if outside.any() and not move.turn and self.x.kept(move.tensor) == "after":
-            self._copy_slices(move, found, outside)
+        if outside.any():
+            if m.gives[0].size and len(self.x.needs(move.tensor)) > 1:
+                self._keep_terms(move, found, outside, base)
+            if olds and self.replaced.issuperset(olds):
+                self._settle_slices(move, found, outside)
+            if not move.turn and self.x.kept(move.tensor) == "after":
+                self._copy_slices(move, found, outside)
         return found
 
-    def _settle_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
-        """Part of a new value gets the memory of its own in which it stays until the next step."""
-        m, type = move.movement, self.graph.tensors[move.tensor].type
-        made, _ = self.site.producer[move.tensor]
-        there = np.flatnonzero(outside & (m.result_place >= 0))
-        devices = device_array(m.target.mesh)[there]
-        fresh = self._values(
-            local_bytes(m.target, type)[there], devices, self.site.category(move.tensor), False
-        )
-        self.births.add(fresh, (self.base[made] + m.result_place[there]).astype(np.int32))
-        values[there] = fresh
-
-    def _copy_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
-        """Part of what a device has gets memory of its own where the whole is not to be held for it."""
-        m, type = move.movement, self.graph.tensors[move.tensor].type
-        sizes = local_bytes(m.target, type)
-        at = np.where(m.result_place >= 0, m.result_place, 0)
-        smaller = outside & (m.result_place >= 0) & (sizes < local_bytes(m.source, type)[at])
-        smaller[m.gives[0]] = False
-        fresh = np.flatnonzero(smaller)
-        if len(fresh):
-            devices = device_array(m.target.mesh)[fresh]
-            values[fresh] = self._values(sizes[fresh], devices, _COMMUNICATION, persistent=False)
-            maker, _ = self.site.producer[move.tensor]
-            self.births.add(values[fresh], self.base[maker] + at[fresh])
+    # Where a result lies in the source's memory, it may need its own:
 
     def _keep_terms(self, move: Move, values: Ints, outside: NDArray[np.bool_], base: int) -> None:
-        """Sums are made in place, but not where somebody else still needs the terms: then they get memory of their own."""
+        """Sums are made in place, but not where somebody else still needs the terms."""
         m = move.movement
         written = np.zeros(len(values), dtype=bool)
         written[m.gives[0]] = True
-        fresh = np.flatnonzero(written & outside).astype(np.int32)
+        fresh = np.flatnonzero(written & outside)
+        self._give_memory(move, values, fresh, _COMMUNICATION)
+        given = np.isin(m.gives[0], fresh)
+        self.births.add(values[m.gives[0][given]], base + m.gives[1][given])
+
+    def _settle_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
+        """Part of a new value stays until the next step."""
+        fresh = np.flatnonzero(outside & (move.movement.result_place >= 0))
+        self._give_memory(move, values, fresh, self.site.category(move.tensor))
+        self._born_with_source(move, values, fresh)
+
+    def _copy_slices(self, move: Move, values: Ints, outside: NDArray[np.bool_]) -> None:
+        """Part of what a device has, where the whole is not to be held for it."""
+        m, type = move.movement, self.graph.tensors[move.tensor].type
+        at = np.where(m.result_place >= 0, m.result_place, 0)
+        whole = local_bytes(m.source, type)[at]
+        smaller = outside & (m.result_place >= 0) & (local_bytes(m.target, type) < whole)
+        smaller[m.gives[0]] = False
+        fresh = np.flatnonzero(smaller)
         if len(fresh):
-            sizes = local_bytes(m.target, self.graph.tensors[move.tensor].type)[fresh]
-            devices = device_array(m.target.mesh)[fresh]
-            values[fresh] = self._values(sizes, devices, _COMMUNICATION, persistent=False)
-            given = np.isin(m.gives[0], fresh)
-            self.births.add(values[m.gives[0][given]], base + m.gives[1][given])
+            self._give_memory(move, values, fresh, _COMMUNICATION)
+            self._born_with_source(move, values, fresh)
+
+    def _give_memory(
+        self, move: Move, values: Ints, fresh: NDArray[np.intp], category: int
+    ) -> None:
+        """Memory for what some places have at the end of a move."""
+        target = move.movement.target
+        sizes = local_bytes(target, self.graph.tensors[move.tensor].type)[fresh]
+        devices = device_array(target.mesh)[fresh]
+        values[fresh] = self._values(sizes, devices, category, persistent=False)
+
+    def _born_with_source(self, move: Move, values: Ints, fresh: NDArray[np.intp]) -> None:
+        maker, _ = self.site.producer[move.tensor]
+        at = self.base[maker] + move.movement.result_place[fresh]
+        self.births.add(values[fresh], at.astype(np.int32))
 
     def _use(self, values: Ints, tasks: Ints) -> None:
         real = values != NO_VALUE
