@@ -2,6 +2,7 @@
 
 import os
 import sys
+from subprocess import PIPE, Popen
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 import graphwright as gw
 from graphwright.ir import TensorType
 from graphwright.plans import Collective, Exchange
-from graphwright.run import world
+from graphwright.run import meeting, world
 from graphwright.run.links import GroupLinks
 from graphwright.run.meeting import SWITCH
 
@@ -81,3 +82,39 @@ def one_apart(away):
 @pytest.mark.parametrize("away", [-1, 0, 2])
 def test_ranks_of_several_machines(away):
     assert gw.launch(3, timeout=60)(one_apart, away) == [True] * 3
+
+
+STRANGER = """
+import socket, sys
+calling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+calling.connect("\\0" + sys.argv[1])
+calling.send(bytes([99] * 8))
+print("here", flush=True)
+sys.stdin.read()
+"""
+
+
+def called_by_a_stranger():
+    """A process that is none of the ranks calls each of them, before the others do."""
+    strangers = []
+
+    def listen(name):
+        listening = listen_really(name)
+        command = [sys.executable, "-c", STRANGER, name[1:]]
+        strangers.append(Popen(command, stdin=PIPE, stdout=PIPE, text=True))
+        assert strangers[-1].stdout.readline() == "here\n"
+        return listening
+
+    listen_really, meeting._listen = meeting._listen, listen
+    world()
+    links = GroupLinks([BOTH])
+    total = links.collect(collective("all_reduce"), torch.ones(LARGE)).wait()
+    links.close()
+    for stranger in strangers:
+        stranger.communicate(timeout=30)
+    return links.near is not None, float(total[0])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="neighbours are for Linux alone")
+def test_strangers_are_let_go():
+    assert gw.launch(2, timeout=60)(called_by_a_stranger) == [(True, 2.0)] * 2

@@ -4,7 +4,8 @@ r"""Connect the processes of one machine to each other, so that they may read ea
     all ranks       if it is one machine: connect, see that the other one is the process that it says, and try to read a number from its memory
     all ranks       tell each other whether that went well; unless it did everywhere, messages go over Gloo's sockets
 
-A socket has a name in Linux's abstract namespace: no file is left behind, and a process that is not the announced one is refused.
+A socket has a name in Linux's abstract namespace, so that no file is left behind. Who has called is what the system says of it, and not what it says
+itself: whoever is not among the announced processes is let go.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
+from time import monotonic
 from typing import Any
 
 import torch
@@ -82,24 +84,26 @@ def _connect(
         found[other] = Neighbour(pid=pid, socket=calling)
         calling.settimeout(PATIENCE)
         calling.connect(name)
-        calling.send(struct.pack("<q", rank))
-        _check(found[other])
-    for _ in announced[rank + 1 :]:
+        if _process_behind(calling) != pid:
+            raise ConnectionError(f"another process than {pid} has answered")
+    rank_of = {pid: other for other, (_, pid, _) in enumerate(announced) if other > rank}
+    deadline = monotonic() + PATIENCE
+    while len(found) < len(announced) - 1:
+        listening.settimeout(max(deadline - monotonic(), 0.0))
         called, _ = listening.accept()
+        caller = rank_of.pop(_process_behind(called) or 0, None)
+        if caller is None:
+            called.close()  # nobody of ours: it may have found the name in the system's list
+            continue
         called.settimeout(PATIENCE)
-        (other,) = struct.unpack("<q", called.recv(8))
-        found[other] = Neighbour(pid=announced[other][1], socket=called)
-        _check(found[other])
+        found[caller] = Neighbour(pid=announced[caller][1], socket=called)
 
 
-def _check(neighbour: Neighbour) -> None:
-    """Refuse any process but the announced one."""
-    size = _CREDENTIALS.size
-    pid, user, _ = _CREDENTIALS.unpack(
-        neighbour.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    )
-    if pid != neighbour.pid or user != os.getuid():
-        raise ConnectionError(f"process {pid} has answered for process {neighbour.pid}")
+def _process_behind(connected: socket.socket) -> int | None:
+    """The process at the other end, as the system knows it; None if it is another user's."""
+    given = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(given)
+    return int(pid) if user == os.getuid() else None
 
 
 def _try_to_read(neighbour: Neighbour, token: torch.Tensor) -> None:
