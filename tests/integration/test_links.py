@@ -2,17 +2,20 @@
 
 import os
 import sys
+import time
 from subprocess import PIPE, Popen
 
 import pytest
 import torch
 
 import graphwright as gw
+from graphwright.errors import WorkerTimedOut
 from graphwright.ir import TensorType
 from graphwright.plans import Collective, Exchange
 from graphwright.run import meeting, world
 from graphwright.run.links import GroupLinks
 from graphwright.run.meeting import SWITCH
+from graphwright.run.world import leave
 
 BOTH = (0, 1)
 COUNT = 100
@@ -82,6 +85,47 @@ def one_apart(away):
 @pytest.mark.parametrize("away", [-1, 0, 2])
 def test_ranks_of_several_machines(away):
     assert gw.launch(3, timeout=60)(one_apart, away) == [True] * 3
+
+
+def one_gives_up():
+    """A rank begins what the other does not, and both begin anew: nothing of it is taken for what comes later."""
+    here, gather = world(), collective("all_gather", 2, 2)
+    links = GroupLinks([BOTH])
+    if here.rank == 0:
+        links.collect(gather, torch.tensor([-1000.0, -1000.0]))
+        links.leave()
+    links.renew()
+    found = []
+    for turn in range(3):
+        mine = torch.tensor([turn, here.rank])
+        found.append(links.collect(gather, mine).wait().tolist())
+        found.append(links.collect(collective("all_reduce"), mine).wait().tolist())
+    links.close()
+    leave()
+    links.close()  # once more, and after the world has ended: nothing is left to do
+    return found
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_what_was_given_up_arrives_nowhere(near, monkeypatch):
+    monkeypatch.setenv(SWITCH, str(int(near)))
+    expected = [each for turn in range(3) for each in ([turn, 0, turn, 1], [2 * turn, 1])]
+    assert gw.launch(2, timeout=60)(one_gives_up) == [expected] * 2
+
+
+def one_sleeps():
+    here, links = world(), GroupLinks([BOTH])
+    if here.rank == 1:
+        time.sleep(100)
+    links.collect(collective("all_reduce"), torch.ones(4)).wait()
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_who_waits_is_not_to_blame(near, monkeypatch):
+    monkeypatch.setenv(SWITCH, str(int(near)))
+    with pytest.raises(WorkerTimedOut) as caught:
+        gw.launch(2, timeout=20)(one_sleeps)
+    assert caught.value.rank == 1
 
 
 STRANGER = """

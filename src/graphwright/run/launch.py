@@ -263,6 +263,9 @@ def _timed_out(members: Sequence[Member], stacks: dict[int, str], timeout: float
     return WorkerTimedOut("\n\n".join(parts), rank=ranks[0], traceback=stacks[ranks[0]])
 
 
+_WAITING = ("torch/distributed/", *(f"graphwright/run/{n}.py" for n in ("neighbours", "messages")))
+
+
 def _in_collective(stack: str) -> bool:
     inner = [line for line in stack.splitlines() if line.lstrip().startswith("File ")][:3]
-    return any("torch/distributed/" in line for line in inner)
+    return any(place in line for line in inner for place in _WAITING)

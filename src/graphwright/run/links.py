@@ -35,6 +35,7 @@ from graphwright.run.messages import (
     scatter,
 )
 from graphwright.run.module import Pending
+from graphwright.run.world import world
 
 _OPERATIONS = {
     "sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min",
@@ -48,24 +49,37 @@ class GroupLinks:
     """
 
     def __init__(self, groups: Iterable[tuple[int, ...]]) -> None:
-        world = tuple(range(dist.get_world_size()))
+        self.groups = tuple(groups)
+        self.everyone = tuple(range(dist.get_world_size()))
+        self.batched = world().backend == "nccl"
         self.names: dict[tuple[int, ...], str] = {}
-        groups = tuple(groups)
+        self._open(self.groups, {self.everyone: dist.group.WORLD})
+
+    def _open(self, groups: Iterable[tuple[int, ...]], there: dict[tuple[int, ...], Any]) -> None:
         for ranks in groups:
-            made: Any = dist.group.WORLD if ranks == world else dist.new_group(list(ranks))
+            made = there.get(ranks) or dist.new_group(list(ranks))
             if dist.get_rank() in ranks:
                 self.names[ranks] = made.group_name
-        self.batched = dist.get_backend() == "nccl"
-        self.near = None if self.batched else meet(groups)
+        self.near = None if self.batched else meet(self.groups)
+
+    def leave(self) -> None:
+        """Let neighbours that wait for this rank know that it does not go on."""
+        if self.near is not None:
+            self.near.close()
 
     def close(self) -> None:
         """Destroy the groups that were made for these links; nothing may be under way."""
+        self.leave()
         registry: Any = distributed_c10d
-        for name in set(self.names.values()) - {registry.group.WORLD.group_name}:
-            dist.destroy_process_group(registry._resolve_process_group(name))
+        if dist.is_initialized():
+            for name in set(self.names.values()) - {registry.group.WORLD.group_name}:
+                dist.destroy_process_group(registry._resolve_process_group(name))
         self.names.clear()
-        if self.near is not None:
-            self.near.close()
+
+    def renew(self) -> None:
+        """Begin anew, on all ranks, after a step that not all have ended: what it has left under way arrives nowhere."""
+        self.close()
+        self._open(dict.fromkeys((*self.groups, self.everyone)), {})
 
     def collect(self, what: Collective, value: torch.Tensor) -> Pending:
         """Begin a collective."""
@@ -140,11 +154,19 @@ class GroupLinks:
         if not self.batched:
             if self.near is not None:
                 return self.near.post(tag, sends, receives)
-            begun: list[Any] = [dist.irecv(t, rank, tag=tag) for rank, t in receives.items()]
-            return begun + [dist.isend(t, rank, tag=tag) for rank, t in sends.items()]
-        ops = [dist.P2POp(dist.isend, t, rank) for rank, t in sends.items()]
-        ops += [dist.P2POp(dist.irecv, t, rank) for rank, t in receives.items()]
+            group = self._everyone()
+            begun: list[Any] = [dist.irecv(t, r, group, tag) for r, t in receives.items()]
+            return begun + [dist.isend(t, r, group, tag) for r, t in sends.items()]
+        group = self._everyone()
+        ops = [dist.P2POp(dist.isend, t, rank, group) for rank, t in sends.items()]
+        ops += [dist.P2POp(dist.irecv, t, rank, group) for rank, t in receives.items()]
         return dist.batch_isend_irecv(ops) if ops else []
+
+    def _everyone(self) -> Any:
+        """The group for messages: the world, or the one that has taken its place."""
+        name = self.names.get(self.everyone)
+        registry: Any = distributed_c10d
+        return None if name is None else registry._resolve_process_group(name)
 
 
 # -- from values to what NCCL gathers and scatters, and back ------------------------------------------

@@ -28,7 +28,7 @@ from graphwright.run.other_memory import let_siblings_read, name_machine, read_m
 SWITCH = "GRAPHWRIGHT_NEIGHBOURS"
 """Set to 0, messages go over sockets between processes of one machine, too."""
 PATIENCE = 20.0
-"""Seconds to connect."""
+"""Seconds to connect, at most."""
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -42,7 +42,12 @@ def meet(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
     found: dict[int, Neighbour] = {}
     went_well = True
     with ExitStack() as stack:
-        listening = None if machine is None else stack.enter_context(_listen(name))
+        listening = None
+        try:
+            if machine is not None:
+                listening = stack.enter_context(_listen(name))
+        except OSError:
+            machine = None
         announced: list[Any] = [None] * size
         dist.all_gather_object(announced, (machine, os.getpid(), name))
         # A rank that waits for a message over Gloo does not do what neighbours ask for: it is all or none.
@@ -67,7 +72,6 @@ def _listen(name: str) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(name)
     listening.listen()
-    listening.settimeout(PATIENCE)
     return listening
 
 
@@ -79,15 +83,16 @@ def _connect(
 ) -> None:
     """Call those with lower ranks, and be called by those with higher ones."""
     let_siblings_read()
+    patience = min(PATIENCE, _timeout() / 3)  # the others wait for this rank meanwhile
     for other, (_, pid, name) in enumerate(announced[:rank]):
         calling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         found[other] = Neighbour(pid=pid, socket=calling)
-        calling.settimeout(PATIENCE)
+        calling.settimeout(patience)
         calling.connect(name)
         if _process_behind(calling) != pid:
             raise ConnectionError(f"another process than {pid} has answered")
     rank_of = {pid: other for other, (_, pid, _) in enumerate(announced) if other > rank}
-    deadline = monotonic() + PATIENCE
+    deadline = monotonic() + patience
     while len(found) < len(announced) - 1:
         listening.settimeout(max(deadline - monotonic(), 0.0))
         called, _ = listening.accept()
@@ -95,7 +100,7 @@ def _connect(
         if caller is None:
             called.close()  # nobody of ours: it may have found the name in the system's list
             continue
-        called.settimeout(PATIENCE)
+        called.settimeout(patience)
         found[caller] = Neighbour(pid=announced[caller][1], socket=called)
 
 

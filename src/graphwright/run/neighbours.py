@@ -39,6 +39,9 @@ CHUNK = 1 << 18
 SPIN = 3e-4
 """Seconds for which a rank with a core of its own looks for what it waits for, before it sleeps: to wake up takes as long as a small message."""
 
+LONGEST_SLEEP = 60.0
+"""Seconds; the system takes no more than some weeks."""
+
 _HEADER = struct.Struct("<5q")
 _OFFER, _SMALL, _TAKEN = range(3)
 
@@ -183,7 +186,7 @@ class Neighbours:
             left = deadline - now
             if left <= 0:
                 raise RuntimeError(f"timed out after {self.timeout:.0f} s: rank {self.rank} waits for ranks {list(task.ranks)}")  # fmt: skip
-            self._look(0.0 if now < patient else left)
+            self._look(0.0 if now < patient else min(left, LONGEST_SLEEP))
 
     # -- messages ---------------------------------------------------------------------------------
 

@@ -90,7 +90,12 @@ class Step:
         fixed = {n: v for n, v in self._held.items() if n not in self.program.updates}
         self._held, self._lost = {}, True  # nobody else may hold what is read last: it is free then
         seed = self.seed + 1_000_003 * self.num_steps
-        updates, results = run_module(self.module, given, seed)
+        try:
+            updates, results = run_module(self.module, given, seed)
+        except BaseException:
+            if self.links is not None:
+                self.links.leave()
+            raise
         self._held, self._lost = {**fixed, **updates}, False
         self.num_steps += 1
         return self._whole_loss(results)
@@ -180,7 +185,10 @@ class Step:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
         from graphwright.run.checkpoint import load
+        from graphwright.run.together import together
 
+        if self.links is not None and any(together(lambda: self._lost)):
+            self.links.renew()
         if self._lost:
             self._held = {
                 name: torch.empty(

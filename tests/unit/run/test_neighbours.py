@@ -213,6 +213,14 @@ def test_waiting_ends(connect):
         first.post(1, {}, {1: torch.empty(4)})[0].wait()
 
 
+def test_waiting_may_take_months(connect):
+    first, second = connect(2, timeout=1e7)
+    (message,) = first.post(1, {}, {1: torch.empty(4)})
+    threading.Timer(0.2, second.post, (1, {0: torch.ones(4)}, {})).start()
+    message.wait()
+    assert message.done
+
+
 def test_sizes_have_to_agree(connect):
     first, second = connect(2)
     first.post(1, {1: torch.ones(3)}, {})

@@ -1,0 +1,50 @@
+"""A step that fails on one rank only: the others are told at once, and all go on from a checkpoint as if nothing had happened."""
+
+from time import monotonic
+
+import pytest
+import torch
+from torch import nn
+
+import graphwright as gw
+from graphwright.errors import StepLost
+from graphwright.partition.baselines import baseline
+
+STEPS = 3
+
+
+def make():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 10)).double()
+    batch = (torch.randn(32, 64).double(), torch.randint(10, (32,)))
+    return model, nn.functional.cross_entropy, batch
+
+
+def train(plan, folder, fails):
+    model, loss_fn, batch = make()
+    step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
+    losses = [float(step(batch))]
+    step.save(folder)
+    if fails:
+        labels = batch[1].clone()
+        labels[-1] = 999  # in the last rank's part
+        begun = monotonic()
+        with pytest.raises((IndexError, RuntimeError)):
+            step((batch[0], labels))
+        assert monotonic() - begun < 30.0
+        with pytest.raises(StepLost):
+            step(batch)
+        step.load(folder)
+    return losses + [float(step(batch)) for _ in range(STEPS)]
+
+
+def test_all_go_on_from_a_checkpoint(tmp_path):
+    model, loss_fn, batch = make()
+    graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)
+    plan = baseline("data", graph, "local:2")
+    found = [
+        gw.launch(2, timeout=100)(train, plan, str(tmp_path / str(fails)), fails)
+        for fails in (False, True)
+    ]
+    assert found[0] == found[1]
+    assert found[0][0][0] > found[0][0][-1]
