@@ -267,7 +267,7 @@ class _Lowering:
         rows = tuple(
             Rows(
                 index=mask.index, dims=mask.dims, scattered=mask.scattered,
-                low=int(bounds[part, 0]), end=int(bounds[part, 1]),
+                low=int(bounds[part, 0]), end=int(bounds[part, 1]), size=int(bounds.max()),
             )
             for mask, bounds in zip(tiling.masks, tiling.bounds, strict=True)
             if mask is not None

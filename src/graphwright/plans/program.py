@@ -37,13 +37,14 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The part holds rows [low, end) of a table: argument `index` moves down by `low`, and counts as 0 out of range (see `describe.Mask`)."""
+    """The part holds rows [low, end) of a table of `size`: argument `index` moves down by `low`, and what it finds elsewhere counts as 0 (see `describe.Mask`)."""
 
     index: int
     dims: tuple[int, ...]
     scattered: int | None
     low: int
     end: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,12 @@ def zeros_like(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.
     return value.new_zeros([stop - start for start, stop in region])
 
 
+def check_rows(index: torch.Tensor, size: int) -> None:
+    """Raise, or on a GPU end, if an index is in no part of a table: no rank would find it, and it would count as 0."""
+    inside = ((index >= 0) & (index < size)).all()
+    torch._assert_async(inside, f"index out of range: a table of {size:,} rows is looked up beyond them")  # fmt: skip
+
+
 def find_rows(index: torch.Tensor, low: int, end: int) -> torch.Tensor:
     """Which elements of an index lie in [low, end)."""
     return (index >= low) & (index < end)

@@ -41,6 +41,7 @@ from graphwright.plans import (
 )
 from graphwright.run.draw import Drawn, draw, is_random
 from graphwright.run.local import (
+    check_rows,
     cut,
     find_rows,
     hide_rows,
@@ -262,6 +263,7 @@ class _Builder:
 
     def _hold(self, rows: Rows, inputs: list[fx.Node | None]) -> fx.Node:
         index = inputs[rows.index]
+        self._emit(check_rows, index, rows.size)
         held = self._emit(find_rows, index, rows.low, rows.end)
         inputs[rows.index] = self._emit(move_rows, index, held, rows.low)
         if rows.scattered is not None:

@@ -219,6 +219,10 @@ def test_rows_of_a_table():
         rows += [(call.rows[0].low, call.rows[0].end)]
     assert rows == [(0, 2), (2, 4), (4, 7)]
     assert apart(graph, plan, values) < 1e-14
+    (given,) = [n for n, v in values.items() if torch.equal(v, index)]
+    for wrong in (7, -1):  # in no rank's part, as on one device
+        with pytest.raises(RuntimeError, match="index out of range: a table of 7 rows"):
+            run_together(graph, plan, values | {given: torch.full_like(index, wrong)})
 
 
 # -- some of the ranks -------------------------------------------------------------------------------
