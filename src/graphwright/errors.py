@@ -556,6 +556,14 @@ class NoInitialValue(GraphwrightError):
     """
 
 
+class RanksDiffer(GraphwrightError):
+    """The ranks were given different things where they need the same.
+
+    All of them start from the same values (seed torch alike before making the model, or load a checkpoint), have the same learning rates (step the
+    scheduler everywhere), and, where a batch is given whole, the same batch. They compare before the first call, the second, the fourth and so on.
+    """
+
+
 class StepLost(GraphwrightError):
     """An earlier step failed halfway: some parameters were updated already, others not.
 

@@ -10,6 +10,7 @@ the capture, and put back with everything else that the step may have left behin
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,11 @@ from graphwright.capture.tape import Value
 from graphwright.errors import MismatchedTypes, MutatedGlobal
 
 VALUE = "_graphwright_value"
+
+
+def is_number(value: object) -> bool:
+    """Whether something is an ordinary number: neither a tensor nor a flag."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def stamp(fake: torch.Tensor, value: Value) -> None:
@@ -127,6 +133,7 @@ def swapped(
     modules = list(model.named_modules())
     before = [_Snapshot(module) for _, module in modules]
     completed = False
+    counted: list[str] = []
     try:
         for _, module in modules:
             for table in (module._parameters, module._buffers):
@@ -136,6 +143,8 @@ def swapped(
         yield
         completed = True
     finally:
+        for (path, _), snapshot in zip(modules, before, strict=True):
+            counted += [f"{path}.{word}".lstrip(".") for word in snapshot.counted()]
         replaced = [
             f"{path}.{name}".lstrip(".")
             for (path, _), snapshot in zip(modules, before, strict=True)
@@ -146,6 +155,17 @@ def swapped(
             f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is neither a parameter "
             "nor a buffer, so its value would be lost between steps; register it with register_buffer"
         )
+    if completed and counted:
+        warnings.warn(
+            f"the step changes {', '.join(counted)}: a number of Python, which a captured step has as it was in every step. If results depend "
+            "on it, keep it in a tensor (register_buffer) and change that in place",
+            FrozenNumber,
+            stacklevel=2,
+        )
+
+
+class FrozenNumber(UserWarning):
+    """A module counts, or changes a factor, with an ordinary number: a captured step does in every step what it did in the first."""
 
 
 class _Snapshot:
@@ -159,6 +179,15 @@ class _Snapshot:
             for name, value in self.attributes.items()
             if isinstance(value, (dict, list, set))
         }
+
+    def counted(self) -> list[str]:
+        """The plain numbers that have changed, in words."""
+        now = self.module.__dict__
+        return [
+            f"{name} from {value} to {now[name]}"
+            for name, value in self.attributes.items()
+            if is_number(value) and is_number(now.get(name)) and now[name] != value
+        ]
 
     def restore(self, read: Collection[int]) -> list[str]:
         """Put everything back; returns the names of tensor attributes that were read and replaced."""

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.overrides import TorchFunctionMode
 
+from graphwright.capture.functional import is_number
 from graphwright.errors import GraphwrightError, UnsupportedOptimizer
 
 OptimizerLike = type[torch.optim.Optimizer] | torch.optim.Optimizer
@@ -102,6 +103,24 @@ def twin(
         params = [replacements[id(p)] for p in group["params"]]
         made.param_groups.append({**group, **flags, "params": params})
     return made
+
+
+def fixed_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """What a captured step has fixed of each parameter group: its options, but the learning rate and how kernels are called."""
+    names = optimizer.defaults.keys() - {RATE, *_FLAGS}
+    return [{n: group[n] for n in names & group.keys()} for group in optimizer.param_groups]
+
+
+def refuse_changes(optimizer: torch.optim.Optimizer, before: Sequence[Mapping[str, Any]]) -> None:
+    """Raise if an option has changed that a captured step has fixed."""
+    for number, (group, fixed) in enumerate(zip(optimizer.param_groups, before, strict=True)):
+        for name, old in fixed.items():
+            new = group[name]
+            if new is not old and repr(new) != repr(old):
+                raise UnsupportedOptimizer(
+                    f"{name} of parameter group {number} was {old} when the step was made, and is {new} now; a step follows learning rates only. "
+                    "Give OneCycleLR or CyclicLR cycle_momentum=False; for other options capture, plan and compile anew"
+                )
 
 
 def learning_rates(optimizer: torch.optim.Optimizer) -> dict[int, Tensor]:
@@ -229,5 +248,10 @@ def numbers_in_state(optimizer: torch.optim.Optimizer) -> list[tuple[str, object
         (key, value)
         for state in optimizer.state.values()
         for key, value in state.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        if is_number(value)
     ]
+
+
+def own_numbers(optimizer: torch.optim.Optimizer) -> dict[str, object]:
+    """Return the plain numbers among an optimizer's own attributes, of which the same holds."""
+    return {n: v for n, v in vars(optimizer).items() if is_number(v) and not n.startswith("_")}

@@ -39,6 +39,7 @@ from graphwright.capture.optimizer import (
     blamed_on,
     groups_with_rates,
     numbers_in_state,
+    own_numbers,
     rate_label,
     stepping,
     twin,
@@ -322,13 +323,13 @@ class Step:
                             entries[key] = wrapped
                             live.setdefault(label, wrapped)
                     running.state[self.tensors[name]] = entries
-            before = numbers_in_state(running)
+            before = numbers_in_state(running), own_numbers(running)
             with blamed_on(self.optimizer):
                 running.step()
-            if numbers_in_state(running) != before:
+            if (numbers_in_state(running), own_numbers(running)) != before:
                 raise UnsupportedOptimizer(
-                    f"{type(running).__name__} keeps a plain number in its state that changes with each step; "
-                    "keep it in a tensor"
+                    f"{type(running).__name__} keeps a plain number in its state or as an attribute that changes with each step; "
+                    "keep it in a tensor, in its state"
                 )
             for label, tensor in self.state_after(running, names).items():
                 live[label] = tensor

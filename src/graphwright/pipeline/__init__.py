@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from graphwright.errors import InvalidOption, InvalidWorkload, PlanMismatch
 from graphwright.ir import Graph
@@ -96,6 +97,11 @@ def _find_checkpoint(options: RunOptions, graph: Graph, is_joined: bool) -> tupl
 def _check_folder(folder: Path) -> None:
     """Refuse a folder that could not be written to, before the steps that it is to hold."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        what = "is no folder" if not there.is_dir() else "cannot be written to"
-        raise InvalidOption(f"--checkpoint {folder}: {there} {what}; give another folder")
+    what = "is no folder"
+    if there.is_dir():
+        try:
+            with TemporaryFile(dir=there):
+                return
+        except OSError:
+            what = "cannot be written to"
+    raise InvalidOption(f"--checkpoint {folder}: {there} {what}; give another folder")

@@ -3,6 +3,7 @@
 from graphwright.run.calibrate import Call, calibrate, calls_of, calls_of_plan
 from graphwright.run.calls import complete_call, infer_types
 from graphwright.run.check import check_operator
+from graphwright.run.checkpoint import load_into_module
 from graphwright.run.compiling import compile_step as compile
 from graphwright.run.elastic import Attempt, Elastic, elastic
 from graphwright.run.launch import Launcher, launch
@@ -31,6 +32,7 @@ __all__ = [
     "infer_types",
     "launch",
     "leave",
+    "load_into_module",
     "run_part",
     "run_split",
     "run_tile",

@@ -22,8 +22,9 @@ from graphwright.capture.optimizer import OptimizerLike, make_optimizer
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
-from graphwright.plans import Plan, Program
+from graphwright.plans import Frontier, Plan, Program
 from graphwright.run.later import LaterStep
+from graphwright.run.rendezvous import read_variables
 from graphwright.run.step import Step
 from graphwright.run.world import World, world
 
@@ -58,7 +59,7 @@ def compile_step(
     ...     loss = step(batch)
     >>> step.save("checkpoints"); trained = step.gather()
     """
-    plan = plan if isinstance(plan, Plan) else Plan.load(Path(plan))
+    plan = plan if isinstance(plan, Plan) else _load(plan)
     made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
     _check_size(plan)
     options: dict[str, Any] = {
@@ -102,12 +103,22 @@ def compile_step(
     return Step(*ready, model, loss_fn, made, seed, torch_compile)
 
 
+def _load(plan: object) -> Plan:
+    if isinstance(plan, Frontier):
+        raise InvalidOption(
+            f"a frontier of {len(plan)} plans was given; choose one: frontier.fastest(), frontier.smallest() or frontier.turning_point()"
+        )
+    if not isinstance(plan, str | os.PathLike):
+        raise InvalidOption(f"a plan, or the path of a saved one, is needed, not {plan!r}")
+    return Plan.load(Path(plan))
+
+
 def _check_size(plan: Plan) -> None:
     size = _expected_size()
     if plan.cluster.num_devices != size:
         raise PlanMismatch(
             f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} processes run; "
-            f"start as many, or plan for local:{size}"
+            f"start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers {plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
         )
 
 
@@ -145,4 +156,5 @@ def _expected_size() -> int:
 
     if dist.is_available() and dist.is_initialized():
         return dist.get_world_size()
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    variables = read_variables(os.environ)
+    return 1 if variables is None else variables.size

@@ -17,11 +17,18 @@ import torch
 from torch import nn
 
 from graphwright.capture.batch import named_tensors, split_batch
-from graphwright.capture.optimizer import is_rate, learning_rates, rate_label
+from graphwright.capture.optimizer import (
+    fixed_options,
+    is_rate,
+    learning_rates,
+    rate_label,
+    refuse_changes,
+)
 from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import lower_hop
 from graphwright.plans import Exchange, Plan, Program, replicated, whole_mesh
+from graphwright.run.alike import RATES, VALUES, check_alike, digest_of, is_due
 from graphwright.run.heap import keep_freed_memory
 from graphwright.run.initial import initial_parts
 from graphwright.run.local import cut
@@ -61,11 +68,15 @@ class Step:
     ) -> None:
         self.world, self.graph, self.plan, self.program = here, graph, plan, program
         self.optimizer, self.seed = optimizer, seed
-        self.num_steps, self._lost = 0, False
+        self.num_steps, self._num_calls, self._lost = 0, 0, False
+        self._options = [] if optimizer is None else fixed_options(optimizer)
         self._model, self.has_targets = model, loss_fn is not None
         self._kept = kept_inputs(self.graph)
         self._agree()
         self.links = self._links()
+        self._starts_from: str | None = None
+        if self.links is not None:
+            self._starts_from = digest_of((*model.named_parameters(), *model.named_buffers()))
         self.module = build_module(self.program, self.links, here.device)
         if torch_compile:
             from graphwright.run.segments import compile_segments
@@ -86,7 +97,12 @@ class Step:
             raise StepLost(
                 "an earlier step failed halfway, so the parameters are gone; load a checkpoint with step.load"
             )
-        given = {**self.part_of(batch), **self._rates(), **self._held}
+        rates = self._rates()
+        part = self.part_of(batch)
+        if self.links is not None and is_due(self._num_calls):
+            self._compare(batch, rates)
+        self._num_calls += 1
+        given = {**part, **rates, **self._held}
         fixed = {n: v for n, v in self._held.items() if n not in self.program.updates}
         self._held, self._lost = {}, True  # nobody else may hold what is read last: it is free then
         seed = self.seed + 1_000_003 * self.num_steps
@@ -98,14 +114,31 @@ class Step:
             raise
         self._held, self._lost = {**fixed, **updates}, False
         self.num_steps += 1
+        if self.optimizer is not None:
+            self.optimizer._opt_called = True  # type: ignore[attr-defined]  # what schedulers look at before they warn
         return self._whole_loss(results)
 
     # -- what goes in and out ---------------------------------------------------------------------
 
+    def _named(self, batch: Any) -> dict[str, torch.Tensor]:
+        inputs, targets = split_batch(batch, has_targets=self.has_targets)
+        return {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
+
+    def _compare(self, batch: Any, rates: Mapping[str, torch.Tensor]) -> None:
+        """Refuse to go on where the ranks were given different things."""
+        words: dict[str, object] = {VALUES: self._starts_from}
+        words[RATES] = {name: float(rate) for name, rate in rates.items()}
+        for name, value in self._named(batch).items():
+            known = self.graph.tensors.get(name)
+            if known is not None:
+                is_whole = tuple(value.shape) == known.type.shape
+                words[name] = digest_of([(name, value)]) if is_whole else None
+        check_alike(words)
+        self._starts_from = None
+
     def part_of(self, batch: Any) -> dict[str, torch.Tensor]:
         """This rank's part of a batch, the whole or that part itself, by the names of the graph's inputs."""
-        inputs, targets = split_batch(batch, has_targets=self.has_targets)
-        given = {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
+        given = self._named(batch)
         found: dict[str, torch.Tensor] = {}
         for name in self.graph.inputs:
             if self.graph.tensors[name].role is not Role.INPUT:
@@ -132,6 +165,7 @@ class Step:
     def _rates(self) -> dict[str, torch.Tensor]:
         if self.optimizer is None:
             return {}
+        refuse_changes(self.optimizer, self._options)
         rates = {rate_label(n): rate for n, rate in learning_rates(self.optimizer).items()}
         return {n: r.to(self.world.device) for n, r in rates.items() if n in self.program.inputs}
 
@@ -163,7 +197,9 @@ class Step:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Parameters, buffers and optimizer state as DTensors; those on some of the ranks only are left out elsewhere."""
+        """Parameters, buffers and optimizer state as DTensors, in one process as tensors; on all ranks. Those on some of the ranks only are left out elsewhere."""
+        if self.world.backend is None:  # no process group, which DTensors belong to
+            return {name: shard.local for name, shard in self.shards().items()}
         from torch.distributed.device_mesh import init_device_mesh
 
         from graphwright.run.dtensors import to_dtensor
@@ -200,7 +236,7 @@ class Step:
                 if name in self._kept
             }
         extra = load(path, self.shards())
-        self._lost = False
+        self._lost, self._starts_from, self._num_calls = False, None, 0
         self.num_steps, self.seed = int(extra["num_steps"]), int(extra["seed"])
 
     def values(self) -> dict[str, torch.Tensor]:

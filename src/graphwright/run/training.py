@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from graphwright.capture.batch import named_tensors
 from graphwright.errors import InvalidWorkload
 from graphwright.ir import Graph
 from graphwright.plans import Plan, format_seconds
+from graphwright.run.alike import digest_of
 from graphwright.run.compiling import compile_step
 from graphwright.run.step import Step
 from graphwright.run.together import together
@@ -146,7 +146,13 @@ def read_notes(path: Path) -> list[Trained]:
 def make_alike(training: Training) -> Trainable:
     """The workload, with values, refused where the ranks have made different ones."""
     workload = make_seeded(training)
-    digests = together(lambda: _digest(workload))
+    tensors = [*workload.model.named_parameters(), *workload.model.named_buffers()]
+    tensors += named_tensors("batch", workload.batch)
+    if any(tensor.is_meta for _, tensor in named_tensors("batch", workload.batch)):
+        raise InvalidWorkload(
+            "the batch is on the meta device, which has no values to train on; make it outside of `with torch.device('meta')`"
+        )
+    digests = together(lambda: digest_of(tensors))
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
             raise InvalidWorkload(
@@ -175,17 +181,6 @@ def compile_training(training: Training, workload: Trainable) -> Step:
         seed=training.seed,
         torch_compile=training.torch_compile,
     )
-
-
-def _digest(workload: Trainable) -> str:
-    digest = blake2b(digest_size=16)
-    tensors = [*workload.model.named_parameters(), *workload.model.named_buffers()]
-    for name, tensor in (*tensors, *named_tensors("batch", workload.batch)):
-        digest.update(name.encode())
-        if not tensor.is_meta:
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _is_due(training: Training, step: int) -> bool:
