@@ -216,8 +216,10 @@ def test_waiting_ends(connect):
 def test_waiting_may_take_months(connect):
     first, second = connect(2, timeout=1e7)
     (message,) = first.post(1, {}, {1: torch.empty(4)})
-    threading.Timer(0.2, second.post, (1, {0: torch.ones(4)}, {})).start()
+    sending = threading.Timer(0.2, second.post, (1, {0: torch.ones(4)}, {}))
+    sending.start()
     message.wait()
+    sending.join()
     assert message.done
 
 
