@@ -29,6 +29,16 @@ from random_plans import zoo_graph
         ),
         ({"objective": ["time"]}, InvalidOption, "no objective"),
         ({"algorithm": "magic"}, InvalidOption, "no algorithm 'magic'; one of frontier, mcmc"),
+        (
+            {"algorithm": "data"},
+            InvalidOption,
+            "no algorithm 'data'; frontier.others.* needs no search; or one of",
+        ),
+        (
+            {"baselines": "data"},
+            InvalidOption,
+            "baselines='data' is one name; give names",
+        ),
         ({"baselines": ("data", "magic")}, InvalidOption, "no baseline 'magic'; some of data"),
         ({"colour": "red"}, InvalidOption, "the options of a search are algorithm, memory"),
         ({"points": 0}, InvalidOption, "points has to be 1 or more, not 0"),
@@ -42,7 +52,6 @@ from random_plans import zoo_graph
         ({"precision": float("nan")}, InvalidOption, "precision has to be 0 or more"),
         ({"memory": "lots"}, InvalidLimit, "'lots'"),
         ({"memory": "-3GB"}, InvalidLimit, "-3GB"),
-        ({"baselines": "data"}, InvalidOption, "baseline"),
     ],
 )
 def test_options(options, error, message):

@@ -69,7 +69,15 @@ class Search:
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
-            raise InvalidOption(f"no algorithm {self.algorithm!r}; one of {', '.join(ALGORITHMS)}")
+            hint = (
+                f"frontier.others[{self.algorithm!r}] needs no search; or "
+                if self.algorithm in RECIPES
+                else ""
+            )
+            raise InvalidOption(f"no algorithm {self.algorithm!r}; {hint}one of {', '.join(ALGORITHMS)}")  # fmt: skip
+        given: object = self.baselines
+        if isinstance(given, str):
+            raise InvalidOption(f"baselines={self.baselines!r} is one name; give names, as in ({self.baselines!r},)")  # fmt: skip
         unknown = [b for b in self.baselines if b not in (*RECIPES, *SYSTEMS, "replicate")]
         if unknown:
             raise InvalidOption(

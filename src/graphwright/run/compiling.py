@@ -84,7 +84,7 @@ def compile_step(
     def begin(graph: Graph) -> tuple[World, Graph, Plan, Program]:
         if plan.graph_hash != graph.hash:
             raise PlanMismatch(
-                "the plan was made for another graph: another model, batch size, dtype, optimizer, clip_norm, accumulate or autocast; "
+                "the plan was made for another graph: another model, loss, batch size, dtype, optimizer or options of it, clip_norm, accumulate or autocast; "
                 "plan this one with gw.plan"
             )
         lowered = lower(graph, plan)

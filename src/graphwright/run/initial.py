@@ -57,8 +57,8 @@ def initial_parts(
     ]
     if missing:
         raise NoInitialValue(
-            f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}: there is no value to start from. A module on the meta device "
-            "needs a reset_parameters for every parameter; else load a checkpoint with step.load, or give a module with values"
+            f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}: there is no value to start from. If model or optimizer are others than those that the graph was captured with, "
+            "give these. A module on the meta device needs a reset_parameters for every parameter; else give a module with values"
         )
     return found
 

@@ -42,7 +42,9 @@ def analytic(traffic: Traffic) -> float:
         return 0.0
     used = traffic.loads > 0
     bandwidths = traffic.cluster.resource_bandwidths[traffic.resources[used]]
-    return latency(traffic) + max(traffic.floor, float((traffic.loads[used] / bandwidths).max()))
+    return latency(traffic) + max(
+        traffic.floor, float((traffic.loads[used] / bandwidths).max(initial=0.0))
+    )
 
 
 def latency(traffic: Traffic) -> float:
