@@ -9,14 +9,18 @@ thousands of jobs is asked to share it (`sharing`): the ranks lower different pl
 
 A difference is relative to the largest element of its tensor, or to a thousandth of the largest of all tensors of its
 kind (parameters, momenta, ...) where that is more: a gradient that is zero but for rounding has no size of its own.
-Adam and its like divide by that size, so in float32 such a parameter moves by its learning rate at random (the bias of
-attention's keys, which softmax does not depend on): it may differ by as much (`with_slack`).
+
+In float32 two ways of adding up differ by more than that where a model is ill-conditioned: Adam divides every element of a
+gradient by its size, so that one which is nothing but rounding moves its parameter by the learning rate, up or down. How
+much rounding does is measured: training on one device is repeated from weights of which each is changed in its last bit,
+and a tensor may differ by ten times what that changes in it (`with_slack`). In float64 nothing is granted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
@@ -43,10 +47,10 @@ from graphwright.zoo import Workload
 
 STEPS = 3
 FLOOR = 1e-3
-NOISE = 1e-6
-"""A gradient so much smaller than others, in float64, is nothing but rounding in float32."""
-SQUARES = ("exp_avg_sq", "sum")
-"""What Adam and Adagrad keep of squared gradients."""
+SHAKEN = 3
+"""Trainings from weights that are changed in their last bits."""
+GRANTED = 10.0
+"""A whole step rounds at many places, not only in the weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,21 +113,46 @@ def prepare(model: str, dtype: str) -> Case:
     """Capture a model, and train it for some steps on this device alone."""
     w = workload(model, dtype)
     case = Case(model=model, dtype=dtype, graph=w.capture(), losses=(), kept={})
-    losses, kept = _drawn_alone(case, w) if case.draws else _replayed(case.graph, w)
+    losses, kept = _trained(case, w)
     assert all(map(math.isfinite, losses)), (model, losses)
     return replace(case, losses=losses, kept=kept)
 
 
-def with_slack(case: Case, double: Case) -> Case:
-    """A case in float32, with what parameters without a gradient may differ by; `double` is the same in float64."""
-    sizes = {
-        name.rpartition(".")[0]: float(value.max()) ** 0.5
-        for name, value in double.kept.items()
-        if name.endswith(SQUARES) and value.numel()
-    }
-    least = NOISE * max(sizes.values(), default=0.0)
-    rate = float(workload(case.model, case.dtype).optimizer_options.get("lr", 1e-3))
-    return replace(case, slack={n: 2 * STEPS * rate for n, size in sizes.items() if size < least})
+def with_slack(case: Case) -> Case:
+    """A case with what every loss and tensor may differ by for rounding alone."""
+    w, slack = workload(case.model, case.dtype), dict[str, float]()
+    for seed in range(SHAKEN):
+        shaken = replace(w, model=_shake(w.model, seed))
+        losses, kept = _trained(case, shaken)
+        moved = {n: float((kept[n].double() - v.double()).abs().max()) for n, v in case.kept.items() if v.numel()}  # fmt: skip
+        pairs = enumerate(zip(losses, case.losses, strict=True))
+        moved |= {f"loss {number}": abs(a - b) for number, (a, b) in pairs}
+        slack = {n: max(slack.get(n, 0.0), GRANTED * size) for n, size in moved.items()}
+    return replace(case, slack=slack)
+
+
+def rounding(case: Case) -> Apart:
+    """What a change of the last bits of all weights changes most on one device."""
+    found = [
+        Apart(case.slack[name] / GRANTED / size, name)
+        for name, size in _sizes(case).items()
+        if name in case.slack
+    ]
+    return max(found, default=Apart(0.0, ""))
+
+
+def _shake(model: torch.nn.Module, seed: int) -> torch.nn.Module:
+    """The same model with every weight changed by one unit in its last place, up or down."""
+    made, numbers = deepcopy(model), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            sign = torch.randint(2, parameter.shape, generator=numbers).to(parameter.dtype) * 2 - 1
+            parameter.mul_(1 + torch.finfo(parameter.dtype).eps * sign)
+    return made
+
+
+def _trained(case: Case, w: Workload) -> tuple[tuple[float, ...], dict[str, torch.Tensor]]:
+    return _drawn_alone(case, w) if case.draws else _replayed(case.graph, w)
 
 
 def _replayed(graph: Graph, w: Workload) -> tuple[tuple[float, ...], dict[str, torch.Tensor]]:
@@ -258,8 +287,9 @@ def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> A
     """The worst difference between what a rank has and what one device has."""
     worst = Apart(0.0, "")
     for number, (loss, wanted) in enumerate(zip(losses, case.losses, strict=True)):
-        apart = abs(loss - wanted) / max(abs(wanted), FLOOR)
-        worst = max(worst, Apart(apart if math.isfinite(apart) else math.inf, f"loss {number}"))
+        apart = max(0.0, abs(loss - wanted) - case.slack.get(f"loss {number}", 0.0))
+        apart /= max(abs(wanted), FLOOR)
+        worst = max(worst, Apart(apart if math.isfinite(loss) else math.inf, f"loss {number}"))
     assert shards.keys() == case.kept.keys(), shards.keys() ^ case.kept.keys()
     rank, sizes = int(torch.distributed.get_rank()), _sizes(case)
     for name, shard in shards.items():
@@ -271,8 +301,9 @@ def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> A
         assert shard.local.shape == part.shape and shard.local.dtype == part.dtype, name
         if part.numel():
             apart = float((shard.local.double() - part.double()).abs().max())
+            finite = math.isfinite(apart)
             apart = max(0.0, apart - case.slack.get(name, 0.0)) / sizes[name]
-            worst = max(worst, Apart(apart if math.isfinite(apart) else math.inf, name))
+            worst = max(worst, Apart(apart if finite else math.inf, name))
     return worst
 
 
