@@ -100,7 +100,7 @@ class Step:
         rates = self._rates()
         part = self.part_of(batch)
         if self.links is not None and is_due(self._num_calls):
-            self._compare(batch, rates)
+            self._compare(batch)
         self._num_calls += 1
         given = {**part, **rates, **self._held}
         fixed = {n: v for n, v in self._held.items() if n not in self.program.updates}
@@ -124,10 +124,11 @@ class Step:
         inputs, targets = split_batch(batch, has_targets=self.has_targets)
         return {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
 
-    def _compare(self, batch: Any, rates: Mapping[str, torch.Tensor]) -> None:
+    def _compare(self, batch: Any) -> None:
         """Refuse to go on where the ranks were given different things."""
         words: dict[str, object] = {VALUES: self._starts_from}
-        words[RATES] = {name: float(rate) for name, rate in rates.items()}
+        if self.optimizer is not None:  # all rates, also those that this rank has no part of
+            words[RATES] = {n: float(rate) for n, rate in learning_rates(self.optimizer).items()}
         for name, value in self._named(batch).items():
             known = self.graph.tensors.get(name)
             if known is not None:
