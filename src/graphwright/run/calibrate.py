@@ -30,7 +30,7 @@ from graphwright.run.heap import keep_freed_memory
 from graphwright.run.samples import sample_inputs
 from graphwright.run.timing import measure
 from graphwright.simulate.calibration import Calibration, Row, Skipped
-from graphwright.simulate.costs import CostModel, measured_with, spell_types
+from graphwright.simulate.costs import CostModel, measured_with, spell_types, torch_version
 from graphwright.tasks import place_all
 
 Call: TypeAlias = tuple[str, Mapping[str, Attr], Types]
@@ -120,7 +120,7 @@ def calibrate(
     return Calibration(
         device=name,
         figures=target.figures,
-        torch=version,
+        torch=torch_version(),
         rows=tuple(sorted(rows, key=lambda row: -row.measured * row.count)),
         skipped=tuple(skipped),
         num_free=num_free,

@@ -164,13 +164,17 @@ METHOD = 2
 
 
 @cache
+def torch_version() -> str:
+    """The release of PyTorch, read without importing it."""
+    try:
+        return version("torch").partition("+")[0]
+    except PackageNotFoundError:
+        return "none"
+
+
 def measured_with() -> str:
-    """Whose measurements count: the release of PyTorch, read without importing it, and the way of measuring.
+    """Whose measurements count: the release of PyTorch, and the way of measuring.
 
     Builds of one release share their measurements: a GPU's are made by a CUDA build, and often used by a CPU build.
     """
-    try:
-        release = version("torch").partition("+")[0]
-    except PackageNotFoundError:
-        release = "none"
-    return f"{release}, method {METHOD}"
+    return f"{torch_version()}, method {METHOD}"

@@ -131,7 +131,7 @@ def test_a_call_that_cannot_be_measured_is_told_and_not_stored(store, call, reas
     found = quick([call, RELU], store)
     assert [row.op for row in found.rows] == ["aten.relu"]
     assert reason in found.skipped[0].reason
-    assert len(store.load_compute(found.device, found.torch)) == 1
+    assert len(store.load_compute(found.device, measured_with())) == 1
 
 
 def test_memory_is_looked_at_before_it_is_taken(store, monkeypatch):
