@@ -113,6 +113,11 @@ def fixed_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 def refuse_changes(optimizer: torch.optim.Optimizer, before: Sequence[Mapping[str, Any]]) -> None:
     """Raise if an option has changed that a captured step has fixed."""
+    if len(optimizer.param_groups) != len(before):
+        raise UnsupportedOptimizer(
+            f"the optimizer had {len(before)} parameter groups when the step was made, and has {len(optimizer.param_groups)} now; "
+            "add groups before capturing"
+        )
     for number, (group, fixed) in enumerate(zip(optimizer.param_groups, before, strict=True)):
         for name, old in fixed.items():
             new = group[name]

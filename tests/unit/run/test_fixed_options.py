@@ -57,6 +57,13 @@ def test_weight_decay_in_the_middle_is_refused():
     step(batch)  # nothing was lost
 
 
+def test_another_group_is_refused():
+    step, batch = make()
+    step.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    with pytest.raises(UnsupportedOptimizer, match=r"had 1 parameter groups .* and has 2 now"):
+        step(batch)
+
+
 def test_one_process_has_tensors():
     step, _ = make()
     assert {"weight", "bias", "weight.exp_avg"} <= step.state_dict().keys()
