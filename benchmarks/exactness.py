@@ -3,7 +3,8 @@
 Plans are the ends of the frontier, Tofu's, FlexFlow's (annealing, shortly), every recipe and other system, and random strategies, some of them on
 some of the workers only. Each trains for three steps on real workers (one launch for each model and number of workers, the smallest models first), and
 every rank compares its losses and all parts that it holds with training on one device (`_exact`). The whole table takes hours on
-two cores: with `--keep FILE` what is done is kept there with its commit, and the same command goes on from it, also on a later commit.
+two cores: with `--keep FILE` every run is kept there with its commit (a line of JSON for each model and number of workers), and the same command
+goes on from it, also on a later commit.
 Target: no difference above 1e-10 in float64 and 1e-5 in float32, relative to each tensor's largest element; in float32 beyond what rounding
 alone does to the same training on one device (`_exact.with_slack`), which the table names where it is more than the limit.
 """
@@ -11,15 +12,16 @@ alone does to the same training on one device (`_exact.with_slack`), which the t
 from __future__ import annotations
 
 import argparse
-import pickle
+import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -120,7 +122,7 @@ def main() -> int:
     for key, found in run_all(each):
         finished[key] = kept[key] = found
         if own.keep is not None:
-            write_atomically(own.keep, pickle.dumps((asked, kept)))
+            write_kept(own.keep, asked, kept)
     print_table(
         ("model", "dtype", "runs", "worst", "where", "workers", "plan", "making s", "3 steps s"),
         [r for name in alike for r in rows(name, [finished[name, c] for c in workers])],
@@ -138,8 +140,21 @@ def read_kept(path: Path | None, asked: tuple[object, ...]) -> Done:
     """What earlier runs that were asked the same have done."""
     if path is None or not path.exists():
         return {}
-    before, finished = pickle.loads(path.read_bytes())
-    return finished if before == asked else {}
+    before, *lines = map(json.loads, path.read_text().splitlines())
+    if tuple(before) != asked:
+        return {}
+    return {(name, workers): _read(found) for name, workers, found in lines}
+
+
+def _read(found: dict[str, Any]) -> Finished:
+    runs = [Outcome(**{**run, "worst": Apart(**run["worst"])}) for run in found["outcomes"]]
+    return Finished(**{**found, "outcomes": tuple(runs), "notes": tuple(found["notes"])})
+
+
+def write_kept(path: Path, asked: tuple[object, ...], kept: Done) -> None:
+    """Keep what is done, a line for each model and number of workers."""
+    lines = [asked, *((*key, asdict(found)) for key, found in kept.items())]
+    write_atomically(path, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
 
 
 def conclude(options: Options, alike: dict[str, list[str]], finished: Done) -> int:
