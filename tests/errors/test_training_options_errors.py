@@ -99,6 +99,14 @@ def test_a_first_batch_that_is_a_part_asks_for_an_example():
     step(batch)  # and nothing has been broken
 
 
+def test_a_batch_with_more_in_it_than_was_captured():
+    model, batch, graph, plan = planned()
+    step = gw.compile(plan, model, F.cross_entropy, torch.optim.SGD, graph=graph)
+    with pytest.raises(BatchMismatch, match=r"has inputs.1, which .* had inputs.0, targets.0"):
+        step(((batch[0], torch.zeros(6)), batch[1]))
+    step(batch)
+
+
 @pytest.mark.parametrize(
     "option", [{"clip_norm": 1.0}, {"accumulate": 2}, {"autocast": torch.bfloat16}]
 )

@@ -97,6 +97,17 @@ def test_a_training_that_differs_ends_with_status_1(tmp_path):
     assert "NOT THE SAME as PyTorch on one device" in done.stdout
 
 
+def test_a_loss_that_is_no_number_on_one_device_either_is_told(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    batch = (torch.full((4, 4), float('nan')), torch.randn(4, 2))\n"
+        "    return torch.nn.Linear(4, 2), torch.nn.functional.mse_loss, batch, torch.optim.SGD\n"
+    )
+    done = run(f"{tmp_path}/mine.py:make", "--workers", 2, "--check", status=1)
+    assert "no number on one device either" in done.stdout
+
+
 def test_ranks_that_make_different_models_are_refused(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import os, torch\n"

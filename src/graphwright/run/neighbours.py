@@ -23,6 +23,7 @@ import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -30,6 +31,7 @@ import torch
 
 from graphwright.machine import num_cores
 from graphwright.run.other_memory import read_memory
+from graphwright.run.patience import NOTICE, tell, where
 
 SMALL = 8192
 """Bytes up to which a message travels within its offer."""
@@ -38,9 +40,6 @@ CHUNK = 1 << 18
 
 SPIN = 3e-4
 """Seconds for which a rank with a core of its own looks for what it waits for, before it sleeps: to wake up takes as long as a small message."""
-
-LONGEST_SLEEP = 60.0
-"""Seconds; the system takes no more than some weeks."""
 
 _HEADER = struct.Struct("<5q")
 _OFFER, _SMALL, _TAKEN = range(3)
@@ -178,15 +177,19 @@ class Neighbours:
         """Return once something is done; do what others offer meanwhile."""
         begun = monotonic()
         deadline, patient = begun + self.timeout, begun + (SPIN if self.may_spin else 0.0)
+        notice = begun + NOTICE
         while not task.done:
             for rank in task.ranks:
                 if self.others[rank].is_gone:
                     raise _lost(rank)
             now = monotonic()
+            if now > notice:
+                tell(self.rank, task.ranks, where())
+                notice = inf
             left = deadline - now
             if left <= 0:
                 raise RuntimeError(f"timed out after {self.timeout:.0f} s: rank {self.rank} waits for ranks {list(task.ranks)}")  # fmt: skip
-            self._look(0.0 if now < patient else min(left, LONGEST_SLEEP))
+            self._look(0.0 if now < patient else min(left, NOTICE))
 
     # -- messages ---------------------------------------------------------------------------------
 

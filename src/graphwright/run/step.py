@@ -141,9 +141,12 @@ class Step:
         """This rank's part of a batch, the whole or that part itself, by the names of the graph's inputs."""
         given = self._named(batch)
         found: dict[str, torch.Tensor] = {}
-        for name in self.graph.inputs:
-            if self.graph.tensors[name].role is not Role.INPUT:
-                continue
+        names = [n for n in self.graph.inputs if self.graph.tensors[n].role is Role.INPUT]
+        if more := given.keys() - set(names):
+            raise BatchMismatch(
+                f"the batch has {', '.join(sorted(more))}, which the one that was captured had not; that had {', '.join(names)}"
+            )
+        for name in names:
             type, box = self.graph.tensors[name].type, self.program.homes.get(name)
             if name not in given:
                 raise BatchMismatch(f"the batch has no {name} ({type}); it has {', '.join(given)}")

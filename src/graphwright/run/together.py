@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from graphwright.errors import GraphwrightError
+from graphwright.run.patience import telling
 
 T = TypeVar("T")
 
@@ -37,10 +38,11 @@ def together(work: Callable[[], T]) -> list[T]:
     except (GraphwrightError, OSError) as error:
         outcome = error
     outcomes = [outcome]
-    _, size = rank_and_size()
+    rank, size = rank_and_size()
     if size > 1:
         outcomes = [outcome] * size
-        dist.all_gather_object(outcomes, outcome)
+        with telling(rank):
+            dist.all_gather_object(outcomes, outcome)
     results = []
     for found in [outcome, *outcomes]:  # its own error first: that one still has its traceback
         if isinstance(found, GraphwrightError | OSError):

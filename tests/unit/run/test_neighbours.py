@@ -11,6 +11,7 @@ from itertools import combinations
 import pytest
 import torch
 
+from graphwright.run import neighbours
 from graphwright.run.messages import combine_terms
 from graphwright.run.neighbours import CHUNK, SMALL, Neighbour, Neighbours
 
@@ -56,6 +57,16 @@ def test_parcels_arrive(connect, size):
         return torch.equal(got, torch.arange(size) + float(1 - rank.rank))
 
     assert at_once(connect(2), work) == [True, True]
+
+
+def test_a_long_wait_names_the_rank_that_does_not_come(connect, monkeypatch, capsys):
+    monkeypatch.setattr(neighbours, "NOTICE", 0.05)
+    first, _ = connect(2, timeout=0.3)
+    (message,) = first.post(1, {}, {1: torch.empty(3)})
+    with pytest.raises(RuntimeError, match="timed out"):
+        message.wait()
+    told = capsys.readouterr().err
+    assert "rank 0 has waited" in told and "for rank 1 (" in told and told.count("\n") == 1
 
 
 def test_whoever_is_late_finds_what_was_sent(connect):
