@@ -145,6 +145,14 @@ def test_a_module_that_cannot_be_imported_in_a_worker(tmp_path):
     assert "raised ImportError: not in a worker" in done.stderr
 
 
+def test_a_function_that_is_defined_for_the_main_program_alone(tmp_path):
+    program = "from graphwright.run.launch import launch\nif __name__ == '__main__':\n    def f(): pass\n    launch(2)(f)\n"
+    (tmp_path / "script.py").write_text(program)
+    command = [sys.executable, tmp_path / "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert "define functions and classes before it (Can't get attribute 'f'" in done.stderr
+
+
 JOIN = "import sys; from graphwright.run.world import world; print(world(timeout=float(sys.argv[1])))"  # fmt: skip
 
 

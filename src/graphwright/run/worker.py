@@ -65,8 +65,15 @@ def unpack(packed: bytes, *, device: str | None = None) -> object:
     """The value that `pack` packed, its tensors on the device given, or on those that they were on."""
     import torch
 
-    # These bytes are from our own process, and name functions: what files hold is never read like this.
-    return torch.load(io.BytesIO(packed), map_location=device, weights_only=False)
+    try:
+        # These bytes are from our own process, and name functions: what files hold is never read like this.
+        return torch.load(io.BytesIO(packed), map_location=device, weights_only=False)
+    except AttributeError as error:
+        if "__mp_main__" not in str(error):
+            raise
+        raise NotSendable(
+            f"workers import the program's file, where what is under if __name__ == '__main__' does not run; define functions and classes before it ({error})"
+        ) from None
 
 
 def work(connection: Connection, threads: int, stack_path: str) -> None:
