@@ -116,7 +116,7 @@ def test_ranks_that_make_different_models_are_refused(tmp_path):
         "    torch.nn.init.constant_(model.weight, int(os.environ.get('RANK', 0)))\n"
         "    return model, torch.nn.functional.mse_loss, (torch.randn(4, 4), torch.randn(4, 2)), torch.optim.SGD\n"
     )
-    with pytest.raises(WorkerFailed, match="rank 1 has made a model or a batch with other values"):
+    with pytest.raises(WorkerFailed, match="rank 1 has a model with other values than rank 0"):
         train_file(tmp_path / "mine.py", workers=2, plan="data")
 
 

@@ -33,7 +33,6 @@ from graphwright.run.training import (
     Trained,
     Training,
     compile_training,
-    make_alike,
     make_seeded,
     timed_step,
 )
@@ -82,7 +81,7 @@ class Comparison:
 def compare(training: Training, in_double: bool) -> Comparison | None:
     """Train both ways; what came of it on rank 0, None on the others."""
     here = world(timeout=JOIN_SECONDS)
-    workload = make_alike(training)
+    workload = make_seeded(training)
     workload = doubled(workload) if in_double else workload
     step = compile_training(training, workload)
     steps = [timed_step(step, workload.batch) for _ in range(training.num_steps)]

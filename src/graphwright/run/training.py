@@ -21,10 +21,8 @@ from graphwright.capture.batch import named_tensors
 from graphwright.errors import InvalidWorkload
 from graphwright.ir import Graph
 from graphwright.plans import Plan, format_seconds
-from graphwright.run.alike import digest_of
 from graphwright.run.compiling import compile_step
 from graphwright.run.step import Step
-from graphwright.run.together import together
 from graphwright.run.world import world
 
 KEEP = 3
@@ -94,7 +92,7 @@ class Trained:
 def train(training: Training) -> list[Trained]:
     """Train on this rank until `num_steps` steps are made, those of the checkpoint included; the steps made here."""
     here = world(timeout=JOIN_SECONDS)
-    workload = make_alike(training)
+    workload = make_seeded(training)
     step = compile_training(training, workload)
     if training.resume is not None:
         step.load(training.resume)
@@ -143,30 +141,16 @@ def read_notes(path: Path) -> list[Trained]:
     return [found[number] for number in sorted(found)]
 
 
-def make_alike(training: Training) -> Trainable:
-    """The workload, with values, refused where the ranks have made different ones."""
-    workload = make_seeded(training)
-    tensors = [*workload.model.named_parameters(), *workload.model.named_buffers()]
-    tensors += named_tensors("batch", workload.batch)
-    if any(tensor.is_meta for _, tensor in named_tensors("batch", workload.batch)):
-        raise InvalidWorkload(
-            "the batch is on the meta device, which has no values to train on; make it outside of `with torch.device('meta')`"
-        )
-    digests = together(lambda: digest_of(tensors))
-    for rank, digest in enumerate(digests):
-        if digest != digests[0]:
-            raise InvalidWorkload(
-                f"rank {rank} has made a model or a batch with other values than rank 0; make them from torch's random numbers, "
-                "which start from the same seed on every rank, or read them from a file"
-            )
-    return workload
-
-
 def make_seeded(training: Training) -> Trainable:
     """The workload, with values that follow from the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        return training.make("cpu")
+        workload = training.make("cpu")
+    if any(tensor.is_meta for _, tensor in named_tensors("batch", workload.batch)):
+        raise InvalidWorkload(
+            "the batch is on the meta device, which has no values to train on; make it outside of `with torch.device('meta')`"
+        )
+    return workload
 
 
 def compile_training(training: Training, workload: Trainable) -> Step:
