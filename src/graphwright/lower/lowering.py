@@ -168,7 +168,6 @@ class _Lowering:
         self.inputs: dict[str, int] = {}
         self.homes: dict[str, Box] = {}
         self.under_way = UnderWay(lowered.slack)
-        self.read: set[int] = set()
 
     def run(self) -> Program:
         for name in self.graph.inputs:
@@ -219,7 +218,7 @@ class _Lowering:
 
     def _wait(self, number: int) -> None:
         """Wait for what should have ended when a block begins."""
-        for late in self.under_way.overdue(self.lowered.begins[number], self.read):
+        for late in self.under_way.overdue(self.lowered.begins[number]):
             self._emit(Wait(begun=late))
 
     # -- nodes ------------------------------------------------------------------------------------
@@ -394,7 +393,8 @@ class _Lowering:
 
     def _emit(self, instruction: Instruction) -> None:
         self.instructions.append(instruction)
-        self.read.update(values_read(instruction))
+        for value in values_read(instruction):
+            self.under_way.read(value)
 
     def _new_value(self) -> int:
         self.num_values += 1

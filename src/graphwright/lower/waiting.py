@@ -31,20 +31,36 @@ class UnderWay:
 
     limit: float
     transfers: dict[int, _Transfer] = field(default_factory=dict)
+    began: dict[int, int] = field(default_factory=dict)
+    """The instruction of each result."""
+    nbytes: int = 0
 
     def begin(self, instruction: int, output: int | None, nbytes: int, end: int) -> None:
         """Something begins that holds so much until it has ended."""
         self.transfers[instruction] = _Transfer(output, nbytes, end)
+        self.nbytes += nbytes
+        if output is not None:
+            self.began[output] = instruction
 
-    def overdue(self, now: int, read: set[int]) -> list[int]:
-        """The instructions to wait for now; whoever has `read` a result has waited for it."""
-        self.transfers = {n: t for n, t in self.transfers.items() if t.output not in read}
-        late = {n: t.nbytes for n, t in self.transfers.items() if t.end <= now}
-        excess, found = sum(late.values()), []
-        for number, nbytes in late.items():
+    def read(self, value: int) -> None:
+        """A value is read, so that whatever brought it has been waited for."""
+        instruction = self.began.pop(value, None)
+        if instruction is not None:
+            self.nbytes -= self.transfers.pop(instruction).nbytes
+
+    def overdue(self, now: int) -> list[int]:
+        """The instructions to wait for now."""
+        if self.nbytes <= self.limit:
+            return []
+        late = [number for number, transfer in self.transfers.items() if transfer.end <= now]
+        excess, found = sum(self.transfers[number].nbytes for number in late), []
+        for number in late:
             if excess <= self.limit:
                 break
-            excess -= nbytes
+            ended = self.transfers.pop(number)
+            if ended.output is not None:
+                del self.began[ended.output]
+            excess -= ended.nbytes
+            self.nbytes -= ended.nbytes
             found.append(number)
-            del self.transfers[number]
         return found

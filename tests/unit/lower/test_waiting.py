@@ -16,17 +16,18 @@ def test_what_should_have_ended_is_waited_for_beyond_the_slack():
     under_way.begin(0, output=5, nbytes=8, end=100)
     under_way.begin(1, output=6, nbytes=8, end=100)
     under_way.begin(2, output=7, nbytes=99, end=200)
-    assert under_way.overdue(now=50, read=set()) == []
-    assert under_way.overdue(now=100, read=set()) == [0]  # the other one is within the slack
-    assert under_way.overdue(now=150, read=set()) == []
-    assert under_way.overdue(now=200, read=set()) == [1, 2]
+    assert under_way.overdue(now=50) == []
+    assert under_way.overdue(now=100) == [0]  # the other one is within the slack
+    assert under_way.overdue(now=150) == []
+    assert under_way.overdue(now=200) == [1, 2]
 
 
 def test_whoever_reads_a_result_has_waited():
     under_way = UnderWay(limit=0)
     under_way.begin(0, output=5, nbytes=8, end=100)
     under_way.begin(1, output=None, nbytes=8, end=100)  # sends only
-    assert under_way.overdue(now=100, read={5}) == [1]
+    under_way.read(5)
+    assert under_way.overdue(now=100) == [1]
 
 
 def test_programs_wait_once_for_what_began_before_and_nobody_read():
