@@ -5,7 +5,7 @@ some of the workers only. Each trains for three steps on real workers (one launc
 every rank compares its losses and all parts that it holds with training on one device (`_exact`). The whole table takes hours on
 two cores: with `--keep FILE` every run is kept there with its commit (a line of JSON for each model and number of workers), and the same command
 goes on from it, also on a later commit.
-Target: no difference above 1e-10 in float64 and 1e-5 in float32, relative to each tensor's largest element; in float32 beyond what rounding
+Target: no difference above 1e-10 in float64 and 1e-5 in float32, relative to each tensor's largest element, beyond what rounding
 alone does to the same training on one device (`_exact.with_slack`), which the table names where it is more than the limit.
 """
 
@@ -201,21 +201,20 @@ def prepare_all(what: tuple[str, Sequence[int], int, int, bool]) -> Prepared:
     """Capture a model in both dtypes, train it on one device, and plan it for some numbers of workers."""
     name, workers, num_random, seed, quick = what
     warnings.simplefilter("ignore")
-    double = prepare(name, "float64")
-    single = with_slack(prepare(name, "float32"))
+    double, single = cases = tuple(with_slack(prepare(name, dtype)) for dtype in TOLERANCE)
     jobs: dict[int, list[Job]] = {}
     notes: dict[int, list[str]] = {}
-    alone = rounding(single)
     for count in workers:
-        if alone.difference * GRANTED > TOLERANCE["float32"]:
-            notes[count] = [
-                f"on {count}: in float32, changing the last bit of every weight changes {alone.where} by {alone.difference:.2g} on one device"
-            ]
-        found = searched(double, count, seed, notes.setdefault(count, []), quick)
+        notes[count] = [
+            f"on {count}: in {case.dtype}, changing the last bit of every weight changes {alone.where} by {alone.difference:.2g} on one device"
+            for case in cases
+            if GRANTED * (alone := rounding(case)).difference > TOLERANCE[case.dtype]
+        ]
+        found = searched(double, count, seed, notes[count], quick)
         seeds = range(seed, seed + num_random)
         found += random_jobs(0, double.graph, cluster(f"local:{count}"), seeds)
         jobs[count] = found + [in_dtype(job, 1, single.graph) for job in found]
-    return Prepared(cases=(double, single), jobs=jobs, notes=notes)
+    return Prepared(cases=cases, jobs=jobs, notes=notes)
 
 
 def searched(case: Case, count: int, seed: int, notes: list[str], quick: bool) -> list[Job]:
