@@ -13,7 +13,7 @@ kind (parameters, momenta, ...) where that is more: a gradient that is zero but 
 Two ways of adding up differ by more than that where a model is ill-conditioned: Adam divides every element of a
 gradient by its size, so that one which is nothing but rounding moves its parameter by the learning rate, up or down. How
 much rounding does is measured: training on one device is repeated from weights of which each is changed in its last bit,
-and a tensor may differ by ten times what that changes in it (`with_slack`). In float64 that is next to nothing for all models but one.
+and where a tensor differs by more than the limit, ten times what that changes in it is granted (`with_slack`). In float64 that is next to nothing for all models but one.
 Batch normalisation over the four values that are left of a small model's images has almost no variance to divide by:
 such models are given more samples.
 """
@@ -49,6 +49,7 @@ from graphwright.run.world import world
 from graphwright.zoo import Workload
 
 STEPS = 3
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 FLOOR = 1e-3
 SHAKEN = 3
 """Trainings from weights that are changed in their last bits."""
@@ -294,9 +295,8 @@ def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> A
     """The worst difference between what a rank has and what one device has."""
     worst = Apart(0.0, "")
     for number, (loss, wanted) in enumerate(zip(losses, case.losses, strict=True)):
-        apart = max(0.0, abs(loss - wanted) - case.slack.get(f"loss {number}", 0.0))
-        apart /= max(abs(wanted), FLOOR)
-        worst = max(worst, Apart(apart if math.isfinite(loss) else math.inf, f"loss {number}"))
+        name, size = f"loss {number}", max(abs(wanted), FLOOR)
+        worst = max(worst, Apart(_beyond(case, name, abs(loss - wanted), size), name))
     assert shards.keys() == case.kept.keys(), shards.keys() ^ case.kept.keys()
     rank, sizes = int(torch.distributed.get_rank()), _sizes(case)
     for name, shard in shards.items():
@@ -308,10 +308,17 @@ def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> A
         assert shard.local.shape == part.shape and shard.local.dtype == part.dtype, name
         if part.numel():
             apart = float((shard.local.double() - part.double()).abs().max())
-            finite = math.isfinite(apart)
-            apart = max(0.0, apart - case.slack.get(name, 0.0)) / sizes[name]
-            worst = max(worst, Apart(apart if finite else math.inf, name))
+            worst = max(worst, Apart(_beyond(case, name, apart, sizes[name]), name))
     return worst
+
+
+def _beyond(case: Case, name: str, apart: float, size: float) -> float:
+    """A difference relative to a size; where it is above the limit, what is left of it beyond what rounding does."""
+    if not math.isfinite(apart):
+        return math.inf
+    if apart > TOLERANCE[case.dtype] * size:
+        apart = max(0.0, apart - case.slack.get(name, 0.0))
+    return apart / size
 
 
 def _sizes(case: Case) -> dict[str, float]:

@@ -28,6 +28,7 @@ import torch
 import graphwright as gw
 from _exact import (
     GRANTED,
+    TOLERANCE,
     Apart,
     Case,
     Job,
@@ -52,7 +53,6 @@ from graphwright.partition import (
 )
 from graphwright.simulate import CostModel
 
-TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 QUICK = ("mlp", "lenet", "rnnlm-2", "gpt2", "bert-base")
 PROPOSALS = 200
 SECONDS_PER_JOB = 60.0
