@@ -23,6 +23,7 @@ from graphwright import zoo
 from graphwright.capture.batch import split_batch
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
+from graphwright.run.counters import Drawn, fill
 from graphwright.zoo.workload import Workload
 
 CASES = {
@@ -140,6 +141,29 @@ def fused_apart() -> float:
     return worst
 
 
+BOXES = (
+    ((7,), ((0, 7),)),
+    ((3, 70), ((1, 2), (5, 8))),
+    ((5, 7, 3), ((0, 5), (1, 6), (0, 3))),
+    ((10_000, 1), ((17, 9000), (0, 1))),
+    ((64, 12, 128, 100), ((1, 5), (0, 12), (3, 128), (7, 99))),
+    ((3000, 2000), ((0, 3000), (1, 2000))),
+)
+
+
+def words_alike() -> bool:
+    """Whether boxes of random words on the GPU, by the kernel of `gpu_words`, are those of the CPU."""
+    for shape, box in BOXES:
+        drawn = Drawn(seed=5, operator=3, shape=shape, box=box)
+        streams = [
+            fill(drawn, "word", 2, lambda a, b: a << 31 ^ b, torch.int64, torch.device(on)).cpu()
+            for on in ("cpu", "cuda")
+        ]
+        if not torch.equal(*streams):
+            return False
+    return True
+
+
 def main() -> int:
     options = parse_options(__doc__)
     if not torch.cuda.is_available():
@@ -151,6 +175,8 @@ def main() -> int:
     print(f"fused attention in float32 is {fused:.1e} from its definition in float64")
     if fused > FUSED_CLOSE:
         misses.append(f"fused attention differs by {fused:.1e}, limit {FUSED_CLOSE}")
+    if not words_alike():
+        misses.append("random words on the GPU differ from those on the CPU")
     for name in QUICK if options.quick else CASES:
         random = has_dropout(load(name))
         torch.cuda.reset_peak_memory_stats()

@@ -15,14 +15,15 @@ from a key and a counter to four words of 32 bits, with no state in between:
 Four elements in a row share a counter. The dim along which they lie is a function of the whole shape alone (`lane_dim`); a
 row is an index into all other dims. An element that needs more bits takes a word of each of several streams.
 
-Only integer operators of PyTorch are used, so the words are the same on every device. Work goes in chunks, which bounds the
-temporaries and keeps them in a CPU's cache.
+Words come from integer operators of PyTorch, or from one kernel that computes the same (`gpu_words`), so they are the same on every device.
+Work goes in chunks, which bounds the temporaries and keeps them in a CPU's cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from math import prod
 
@@ -141,7 +142,7 @@ def fill(
         first = start // 4 * 4
         for left in range(first, stop, wide):
             right = min(left + wide, stop)
-            blocks = torch.arange(left // 4, -(-right // 4), device=device)
+            blocks = range(left // 4, -(-right // 4))
             taken = slice(max(start, left) - start, right - start)
             skip = max(start - left, 0)
             for top in range(0, rows.numel(), high):
@@ -162,11 +163,27 @@ def _rows(drawn: Drawn, lane: int, device: torch.device) -> Tensor:
     return rows.reshape(prod(n for dim, n in enumerate(drawn.size) if dim != lane))
 
 
-def _words(rows: Tensor, blocks: Tensor, key: tuple[int, int, int]) -> Tensor:
+def _words(rows: Tensor, blocks: range, key: tuple[int, int, int]) -> Tensor:
     """[lane, row, block] -> word."""
+    kernel = _kernel() if rows.device.type == "cuda" else None
+    if kernel is not None:
+        return kernel(rows, blocks, key)
+    block = torch.arange(blocks.start, blocks.stop, device=rows.device)
     tag = torch.full((1, 1), key[2], dtype=torch.int64, device=rows.device)
     row = rows[:, None]
-    return philox((blocks[None, :], row & WORD, row >> 32, tag), key[:2])
+    return philox((block[None, :], row & WORD, row >> 32, tag), key[:2])
+
+
+@cache
+def _kernel() -> Callable[[Tensor, range, tuple[int, int, int]], Tensor] | None:
+    """What draws words on a GPU; None where there is no Triton, or nothing that it needs to build a kernel."""
+    try:
+        from graphwright.run.gpu_words import draw_words
+
+        draw_words(torch.zeros(1, dtype=torch.int64, device="cuda"), range(1), (0, 0, 0))
+    except Exception:  # a missing compiler, an unknown GPU: each has its own
+        return None
+    return draw_words
 
 
 def _key(drawn: Drawn, name: str, stream: int) -> tuple[int, int, int]:

@@ -1,0 +1,44 @@
+"""The random words of `counters` on a GPU, in one kernel; by PyTorch's operators, Philox is eighty of them. The words are the same, to the bit.
+
+Triton comes with PyTorch for GPUs. Where it is missing, the operators do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_SIZE = 256
+"""Counters for each program."""
+
+
+@triton.jit(do_not_specialize=["first", "num_blocks", "num_counters", "k0", "k1", "tag"])
+def _draw(rows, words, first, num_blocks, num_counters, k0, k1, tag, size: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
+    inside = place < num_counters
+    row = tl.load(rows + place // num_blocks, mask=inside, other=0)
+    block = (first + place % num_blocks).to(tl.uint32)
+    tags = tl.zeros([size], tl.uint32) + tag.to(tl.uint32)
+    low, high = row.to(tl.uint32), (row >> 32).to(tl.uint32)
+    w0, w1, w2, w3 = tl.philox_impl(
+        block, low, high, tags, k0.to(tl.uint32), k1.to(tl.uint32), n_rounds=10
+    )
+    tl.store(words + place * 4, w0.to(tl.int64), mask=inside)
+    tl.store(words + place * 4 + 1, w1.to(tl.int64), mask=inside)
+    tl.store(words + place * 4 + 2, w2.to(tl.int64), mask=inside)
+    tl.store(words + place * 4 + 3, w3.to(tl.int64), mask=inside)
+
+
+def draw_words(rows: Tensor, blocks: range, key: tuple[int, int, int]) -> Tensor:
+    """[lane, row, block] -> word, as int64; the lanes of a block lie beside each other in memory."""
+    words = torch.empty((len(rows), len(blocks), 4), dtype=torch.int64, device=rows.device)
+    count = len(rows) * len(blocks)
+    signed = [word - (word >> 31 << 32) for word in key]  # always of one type, for one kernel
+    kernel: Any = _draw[(triton.cdiv(count, _SIZE),)]
+    with torch.cuda.device(rows.device):
+        kernel(rows, words, blocks.start, len(blocks), count, *signed, size=_SIZE)
+    return words.movedim(-1, 0)
