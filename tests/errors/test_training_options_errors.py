@@ -16,6 +16,7 @@ from graphwright.errors import (
     InvalidLoader,
     InvalidOption,
     PlanMismatch,
+    UnsupportedModel,
 )
 from graphwright.partition import replicate
 from graphwright.run import World, shard_loader
@@ -97,6 +98,28 @@ def test_a_first_batch_that_is_a_part_asks_for_an_example():
     with pytest.raises(BatchMismatch, match=r"inputs.0 \[3, 4\].*whole.*batch=.*graph="):
         step((batch[0][:3], batch[1][:3]))
     step(batch)  # and nothing has been broken
+
+
+def test_one_tensor_that_is_given_twice_is_two_inputs():
+    x, model = torch.randn(4, 3), nn.Linear(3, 3)
+    graph = gw.capture(model, F.mse_loss, (x, x), optimizer=torch.optim.SGD)
+    plan = replicate(graph, "local:1")
+    step = gw.compile(plan, model, F.mse_loss, torch.optim.SGD, batch=(x, x))
+    expected = F.mse_loss(model(x), x).item()
+    assert step((x, x)).item() == pytest.approx(expected)
+    with torch.no_grad():
+        expected = F.mse_loss(step.gather()(x), x + 1).item()
+    assert step((x, x + 1)).item() == pytest.approx(expected)
+
+
+def test_one_tensor_that_is_given_twice_is_not_written_to():
+    class Writes(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.add_(1))
+
+    x = torch.randn(4, 3)
+    with pytest.raises(UnsupportedModel, match=r"inputs.0 and targets.0 .* are one tensor"):
+        gw.capture(Writes(3, 3), F.mse_loss, (x, x), optimizer=torch.optim.SGD)
 
 
 def test_a_batch_with_more_in_it_than_was_captured():

@@ -82,6 +82,12 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> 
     return tree
 
 
+def map_named(function: Callable[[str, torch.Tensor], torch.Tensor], prefix: str, tree: Any) -> Any:
+    """Return the same structure with each tensor replaced, by its name: one that is there twice has two."""
+    names = (name for name, _ in named_tensors(prefix, tree))
+    return map_tensors(lambda tensor: function(next(names), tensor), tree)
+
+
 def call(model: Callable[..., Any], inputs: Any) -> Any:
     """Call the model as the form of its inputs says."""
     if isinstance(inputs, tuple):

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphwright.capture.batch import map_tensors, named_tensors
+from graphwright.capture.batch import map_named, named_tensors
 from graphwright.errors import InvalidAccumulation
 
 BatchDim = int | Mapping[str, int | None]
@@ -74,24 +74,15 @@ def micro_batches(
     accumulate: int, inputs: Any, targets: Any, batch_dim: BatchDim
 ) -> Iterator[tuple[Any, Any]]:
     """Yield inputs and targets of each micro-batch; cut when it is asked for."""
-    names: dict[int, str] = {}
-    for prefix, tree in (("inputs", inputs), ("targets", targets)):
-        for name, tensor in named_tensors(prefix, tree):
-            names.setdefault(id(tensor), name)
+    if accumulate == 1:
+        yield inputs, targets
+        return
     for number in range(accumulate):
-        made: dict[int, Tensor] = {}
 
-        def part(tensor: Tensor, number: int = number, made: dict[int, Tensor] = made) -> Tensor:
-            if id(tensor) not in made:
-                made[id(tensor)] = _part(
-                    tensor, _dim_of(names[id(tensor)], batch_dim), number, accumulate
-                )
-            return made[id(tensor)]
+        def part(name: str, tensor: Tensor, number: int = number) -> Tensor:
+            return _part(tensor, _dim_of(name, batch_dim), number, accumulate)
 
-        if accumulate == 1:
-            yield inputs, targets
-        else:
-            yield map_tensors(part, inputs), map_tensors(part, targets)
+        yield map_named(part, "inputs", inputs), map_named(part, "targets", targets)
 
 
 def _part(tensor: Tensor, dim: int | None, number: int, count: int) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.capture.assemble import Results, assemble
-from graphwright.capture.batch import call, map_tensors, named_tensors, refuse_arrays
+from graphwright.capture.batch import call, map_named, named_tensors, refuse_arrays
 from graphwright.capture.casts import casting, without_autocast
 from graphwright.capture.clip import clip
 from graphwright.capture.functional import (
@@ -80,6 +80,7 @@ class Step:
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     originals: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     results: Results = field(default_factory=Results)
+    given_twice: list[dict[str, Tensor]] = field(default_factory=list[dict[str, Tensor]])
     constant_rates: bool = False
 
     def record(self) -> Graph:
@@ -134,7 +135,8 @@ class Step:
                 if trains:
                     carry_hooks(name, original, wrapped, self.recorder, self.values[name])
                 self.tensors[name] = wrapped
-            given: dict[int, Tensor] = {}
+            given: dict[str, Tensor] = {}
+            names: dict[int, list[str]] = {}
             for prefix, tree in (("inputs", self.inputs), ("targets", self.targets)):
                 refuse_arrays(prefix, tree)
                 for name, tensor in named_tensors(prefix, tree):
@@ -144,16 +146,19 @@ class Step:
                             f"the model has a {self.values[name].role} called {name}, which is the name of a "
                             "tensor of the batch; rename that attribute of the model"
                         )
-                    if id(tensor) not in given:
-                        fake = self.recorder.empty(tensor)
-                        self.values[name] = self.recorder.declare(name, fake, Role.INPUT)
-                        given[id(tensor)] = functional(fake)
+                    fake = self.recorder.empty(tensor)
+                    self.values[name] = self.recorder.declare(name, fake, Role.INPUT)
+                    given[name] = functional(fake)
+                    names.setdefault(id(tensor), []).append(name)
             if not given:
                 raise InvalidBatch(
                     "the batch holds no tensor; give example inputs with their shapes"
                 )
-            self.inputs = map_tensors(lambda t: given[id(t)], self.inputs)
-            self.targets = map_tensors(lambda t: given[id(t)], self.targets)
+            self.given_twice = [
+                {name: given[name] for name in same} for same in names.values() if len(same) > 1
+            ]
+            self.inputs = map_named(lambda name, _: given[name], "inputs", self.inputs)
+            self.targets = map_named(lambda name, _: given[name], "targets", self.targets)
 
     def declare_one(self, name: str, tensor: Tensor, role: Role) -> None:
         if any(tensor is known for known in (self.originals.get(name),)):
@@ -432,6 +437,11 @@ class Step:
                         "is kept between steps has to keep its shape and dtype"
                     )
                 self.results.updates[name] = new
+        for same in self.given_twice:
+            if any(value_of(tensor) is not self.values[name] for name, tensor in same.items()):
+                raise UnsupportedModel(
+                    f"{' and '.join(same)} of the batch are one tensor, and the model writes to it; give each a tensor of its own"
+                )
 
 
 @contextmanager

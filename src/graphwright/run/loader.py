@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
-from graphwright.capture.batch import map_tensors, named_tensors, split_batch
+from graphwright.capture.batch import map_named, split_batch
 from graphwright.capture.micro import BatchDim
 from graphwright.errors import InvalidLoader
 from graphwright.ir import Role
@@ -130,9 +130,13 @@ class ShardLoader:
     def _part(self, batch: Any, step: Step) -> Any:
         """What was read, less what other tensors of the batch, or other ranks, need alone."""
         inputs, targets = split_batch(batch, has_targets=step.has_targets)
-        named = [*named_tensors("inputs", inputs), *named_tensors("targets", targets)]
-        names = {id(tensor): name for name, tensor in named}
-        return map_tensors(lambda tensor: self._cut(tensor, names[id(tensor)], step), batch)
+
+        def part(name: str, tensor: Tensor) -> Tensor:
+            return self._cut(tensor, name, step)
+
+        if not step.has_targets:
+            return map_named(part, "inputs", inputs)
+        return map_named(part, "inputs", inputs), map_named(part, "targets", targets)
 
     def _cut(self, tensor: Tensor, name: str, step: Step) -> Tensor:
         if name not in step.graph.tensors:

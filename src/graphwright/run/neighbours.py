@@ -183,13 +183,13 @@ class Neighbours:
                 if self.others[rank].is_gone:
                     raise _lost(rank)
             now = monotonic()
-            if now > notice:
+            if now >= notice:
                 tell(self.rank, task.ranks, where())
                 notice = inf
             left = deadline - now
             if left <= 0:
                 raise RuntimeError(f"timed out after {self.timeout:.0f} s: rank {self.rank} waits for ranks {list(task.ranks)}")  # fmt: skip
-            self._look(0.0 if now < patient else min(left, NOTICE))
+            self._look(0.0 if now < patient else min(left, notice - now, NOTICE))
 
     # -- messages ---------------------------------------------------------------------------------
 

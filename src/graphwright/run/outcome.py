@@ -115,7 +115,8 @@ def _compared(found: Comparison) -> list[str]:
         for done, loss in zip(found.steps, found.expected_losses, strict=True)
     ]
     rows = list(found.differences.items())[:SHOWN]
-    if not all(map(isfinite, found.expected_losses)):
+    pairs = zip(found.steps, found.expected_losses, strict=True)
+    if any(not isfinite(done.loss) and not isfinite(loss) for done, loss in pairs):
         head += "\nThe loss is no number on one device either, so nothing can be compared: try a lower learning rate or another batch."
     return [*losses, head, *(f"  {difference:9.2e}  {name}" for name, difference in rows)]
 

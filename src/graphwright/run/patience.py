@@ -1,4 +1,4 @@
-"""Say that a rank waits for others, and where: a run that one rank has left silently is silent until its time limit.
+"""Say that a rank waits for others on its machine, and where: a run that one rank has left silently is silent until its time limit.
 
 graphwright: rank 1 has waited 30 s for rank 0 (train.py, line 41). All ranks have to come to the same call; one that is only slow needs nothing.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
+from types import FrameType
 
 NOTICE = 30.0
 """Seconds of waiting before it is said: longer than most steps take, and much shorter than any time limit."""
-_OURS = ("graphwright", "torch", "contextlib")
+_NOT_THE_USERS = ("graphwright", "torch", "contextlib", "multiprocessing", "runpy")
+_GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 
 
 @contextmanager
@@ -31,17 +33,22 @@ def telling(rank: int) -> Iterator[None]:
 def tell(rank: int, others: Sequence[int], place: str) -> None:
     """Say that this rank waits for others, or for nobody knows whom."""
     whom = f"rank {', '.join(map(str, sorted(set(others))))}" if others else "other ranks"
-    print(
-        f"graphwright: rank {rank} has waited {NOTICE:.0f} s for {whom} ({place}). All ranks have to come to the same call; one that is only slow "
-        "needs nothing.",
-        file=sys.stderr,
-        flush=True,
-    )
+    at = f" ({place})" if place else ""
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        print(
+            f"graphwright: rank {rank} has waited {NOTICE:.0f} s for {whom}{at}. All ranks have to come to the same call; one that is only slow needs nothing.",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def where() -> str:
-    """The line of the user's own program that has led here."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+    """The line of the user's own program that has led here, if there is one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__package__") or frame.f_globals.get("__name__") or ""
+        file = frame.f_code.co_filename
+        if module.partition(".")[0] not in _NOT_THE_USERS and not file.startswith(_GENERATED):
+            return f"{Path(file).name}, line {frame.f_lineno}"
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
+    return ""

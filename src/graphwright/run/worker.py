@@ -72,7 +72,8 @@ def unpack(packed: bytes, *, device: str | None = None) -> object:
         if "__mp_main__" not in str(error):
             raise
         raise NotSendable(
-            f"workers import the program's file, where what is under if __name__ == '__main__' does not run; define functions and classes before it ({error})"
+            f"a worker imports the program's file and does not find what it is given there ({error}); what is under if __name__ == '__main__' does not run in "
+            "workers, so define functions and classes before it"
         ) from None
 
 

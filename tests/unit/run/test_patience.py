@@ -1,10 +1,13 @@
 """A rank that waits long says for whom, and in which line of the user's program."""
 
+import subprocess
 import sys
 from inspect import currentframe
+from io import StringIO
 from time import sleep
 
 import pytest
+from torch import fx, nn
 
 from graphwright.run import patience
 from graphwright.run.patience import tell, telling, where
@@ -40,8 +43,27 @@ def test_others_are_named_once(capsys):
     assert "for rank 1, 3 (train.py, line 7)" in capsys.readouterr().err
 
 
-def test_the_line_is_the_users(monkeypatch):
-    """Frames of Graphwright and PyTorch are passed by."""
+def test_the_line_is_the_users():
+    """Frames of Graphwright and PyTorch are passed by, and so is the code that PyTorch generates."""
     inside = {"__name__": "graphwright.run.step", "where": where}
-    exec("def call(): return where()", inside)
+    exec("def call(*_): return where()", inside)
     assert inside["call"]() == f"test_patience.py, line {sys._getframe().f_lineno}"
+    graph = fx.Graph()
+    graph.output(graph.call_function(inside["call"], (graph.placeholder("x"),)))
+    module = fx.GraphModule(nn.Module(), graph)
+    assert module(1) == f"test_patience.py, line {sys._getframe().f_lineno}"
+
+
+def test_where_nothing_is_the_users_there_is_no_line(capsys):
+    code = "from graphwright.run.patience import where; print(repr(where()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "''\n"
+    tell(1, [], "")
+    assert "for other ranks. All ranks" in capsys.readouterr().err
+
+
+def test_a_notice_that_nobody_reads_ends_nothing(monkeypatch):
+    closed = StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    tell(0, [1], "")
