@@ -95,10 +95,12 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What came of a job: the worst difference of all ranks, and the seconds for making the step and for running it."""
+    """What came of a job: the worst difference of all ranks, less what is granted; the worst of those that something is granted for, as it is; and
+    the seconds for making the step and for running it."""
 
     job: Job
     worst: Apart
+    granted: Apart
     making: float
     running: float
 
@@ -132,9 +134,11 @@ def with_slack(case: Case) -> Case:
     for seed in range(SHAKEN):
         shaken = replace(w, model=_shake(w.model, seed))
         losses, kept = _trained(case, shaken)
+        assert all(map(math.isfinite, losses)), (case.model, losses)
         moved = {n: float((kept[n].double() - v.double()).abs().max()) for n, v in case.kept.items() if v.numel()}  # fmt: skip
         pairs = enumerate(zip(losses, case.losses, strict=True))
         moved |= {f"loss {number}": abs(a - b) for number, (a, b) in pairs}
+        assert all(map(math.isfinite, moved.values())), (case.model, moved)
         slack = {n: max(slack.get(n, 0.0), GRANTED * size) for n, size in moved.items()}
     return replace(case, slack=slack)
 
@@ -235,8 +239,9 @@ def run(
         Done(
             job=job,
             worst=max(rank[n][0] for rank in ranks),
-            making=max(rank[n][1] for rank in ranks),
-            running=max(rank[n][2] for rank in ranks),
+            granted=max(rank[n][1] for rank in ranks),
+            making=max(rank[n][2] for rank in ranks),
+            running=max(rank[n][3] for rank in ranks),
         )
         for n, job in enumerate(jobs)
     ]
@@ -244,7 +249,7 @@ def run(
 
 def work(
     cases: Sequence[Case], jobs: Sequence[Job], sharing: bool
-) -> list[tuple[Apart, float, float]]:
+) -> list[tuple[Apart, Apart, float, float]]:
     """What one worker does: every job, and the worst difference of its own parts."""
     found = []
     programs = lower_in_turns(cases, jobs) if sharing else None
@@ -262,7 +267,7 @@ def work(
             made = perf_counter()
             losses = [float(step(w.batch)) for _ in range(STEPS)]
             ended = perf_counter()
-            found.append((compare(case, losses, step.shards()), made - begun, ended - made))
+            found.append((*compare(case, losses, step.shards()), made - begun, ended - made))
         except Exception as error:
             raise RuntimeError(f"{describe(case, job)} failed: {error}") from error
         step.close()
@@ -291,12 +296,12 @@ def describe(case: Case, job: Job) -> str:
     return f"{case.model} in {case.dtype} on {job.plan.cluster.num_devices} under {job.label}"
 
 
-def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> Apart:
-    """The worst difference between what a rank has and what one device has."""
-    worst = Apart(0.0, "")
-    for number, (loss, wanted) in enumerate(zip(losses, case.losses, strict=True)):
-        name, size = f"loss {number}", max(abs(wanted), FLOOR)
-        worst = max(worst, Apart(_beyond(case, name, abs(loss - wanted), size), name))
+def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> tuple[Apart, Apart]:
+    """The worst difference between what a rank has and what one device has, less what is granted; and the worst of those that something is granted for."""
+    found = [
+        (abs(loss - wanted), f"loss {number}")
+        for number, (loss, wanted) in enumerate(zip(losses, case.losses, strict=True))
+    ]
     assert shards.keys() == case.kept.keys(), shards.keys() ^ case.kept.keys()
     rank, sizes = int(torch.distributed.get_rank()), _sizes(case)
     for name, shard in shards.items():
@@ -307,18 +312,17 @@ def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> A
         part = cut(wanted, box.tolist())
         assert shard.local.shape == part.shape and shard.local.dtype == part.dtype, name
         if part.numel():
-            apart = float((shard.local.double() - part.double()).abs().max())
-            worst = max(worst, Apart(_beyond(case, name, apart, sizes[name]), name))
-    return worst
-
-
-def _beyond(case: Case, name: str, apart: float, size: float) -> float:
-    """A difference relative to a size; where it is above the limit, what is left of it beyond what rounding does."""
-    if not math.isfinite(apart):
-        return math.inf
-    if apart > TOLERANCE[case.dtype] * size:
-        apart = max(0.0, apart - case.slack.get(name, 0.0))
-    return apart / size
+            found.append((float((shard.local.double() - part.double()).abs().max()), name))
+    worst = granted = Apart(0.0, "")
+    for apart, name in found:
+        if not math.isfinite(apart):
+            return Apart(math.inf, name), Apart(math.inf, name)
+        size = sizes[name]
+        if apart > TOLERANCE[case.dtype] * size:
+            granted = max(granted, Apart(apart / size, name))
+            apart = max(0.0, apart - case.slack.get(name, 0.0))
+        worst = max(worst, Apart(apart / size, name))
+    return worst, granted
 
 
 def _sizes(case: Case) -> dict[str, float]:
@@ -327,7 +331,8 @@ def _sizes(case: Case) -> dict[str, float]:
     kinds: dict[str, float] = {}
     for name, size in largest.items():
         kinds[_kind(case, name)] = max(kinds.get(_kind(case, name), 0.0), size)
-    return {n: max(s, FLOOR * kinds[_kind(case, n)]) or 1.0 for n, s in largest.items()}
+    found = {n: max(s, FLOOR * kinds[_kind(case, n)]) or 1.0 for n, s in largest.items()}
+    return found | {f"loss {n}": max(abs(loss), FLOOR) for n, loss in enumerate(case.losses)}
 
 
 def _kind(case: Case, name: str) -> str:

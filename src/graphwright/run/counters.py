@@ -44,6 +44,9 @@ CHUNK = {"cpu": 1 << 18}
 CHUNK_ELSEWHERE = 1 << 22
 """How many elements are drawn at a time."""
 
+Key = tuple[int, int, int]
+"""Philox's two words, and the last word of every counter."""
+
 Words = Callable[..., Tensor]
 """What turns the words of an element, one from each stream, into its value."""
 
@@ -163,11 +166,13 @@ def _rows(drawn: Drawn, lane: int, device: torch.device) -> Tensor:
     return rows.reshape(prod(n for dim, n in enumerate(drawn.size) if dim != lane))
 
 
-def _words(rows: Tensor, blocks: range, key: tuple[int, int, int]) -> Tensor:
+def _words(rows: Tensor, blocks: range, key: Key) -> Tensor:
     """[lane, row, block] -> word."""
-    kernel = _kernel() if rows.device.type == "cuda" else None
-    if kernel is not None:
-        return kernel(rows, blocks, key)
+    kernel = find_kernel(rows.device) if rows.device.type == "cuda" else _by_operators
+    return kernel(rows, blocks, key)
+
+
+def _by_operators(rows: Tensor, blocks: range, key: Key) -> Tensor:
     block = torch.arange(blocks.start, blocks.stop, device=rows.device)
     tag = torch.full((1, 1), key[2], dtype=torch.int64, device=rows.device)
     row = rows[:, None]
@@ -175,18 +180,22 @@ def _words(rows: Tensor, blocks: range, key: tuple[int, int, int]) -> Tensor:
 
 
 @cache
-def _kernel() -> Callable[[Tensor, range, tuple[int, int, int]], Tensor] | None:
-    """What draws words on a GPU; None where there is no Triton, or nothing that it needs to build a kernel."""
+def find_kernel(device: torch.device) -> Callable[[Tensor, range, Key], Tensor]:
+    """What draws words on a GPU: operators where there is no Triton, or where its kernel cannot be built or draws anything else."""
+    rows = torch.tensor([0, 5, WORD + 2], device=device)
+    key = (WORD, 1, WORD - 5)
     try:
         from graphwright.run.gpu_words import draw_words
 
-        draw_words(torch.zeros(1, dtype=torch.int64, device="cuda"), range(1), (0, 0, 0))
+        same = torch.equal(
+            draw_words(rows, range(3, 9), key), _by_operators(rows, range(3, 9), key)
+        )
     except Exception:  # a missing compiler, an unknown GPU: each has its own
-        return None
-    return draw_words
+        same = False
+    return draw_words if same else _by_operators
 
 
-def _key(drawn: Drawn, name: str, stream: int) -> tuple[int, int, int]:
+def _key(drawn: Drawn, name: str, stream: int) -> Key:
     text = repr((int(drawn.seed), int(drawn.operator), name, stream))
     digest = blake2b(text.encode(), digest_size=12).digest()
     k0, k1, tag = (int.from_bytes(digest[at : at + 4], "little") for at in (0, 4, 8))
