@@ -180,6 +180,30 @@ def test_damaged_bytes_are_found(saved):
         load(saved, shards_of(a=torch.zeros(4, 2), b=torch.zeros(3)))
 
 
+def test_one_bit_that_has_changed_is_found(tmp_path):
+    a = torch.arange(8.0)
+    path = save(tmp_path, 1, shards_of(a=a))
+    file = path / "__0_0.distcp"
+    written = bytearray(file.read_bytes())
+    place = bytes(written).index(a.numpy().tobytes())
+    written[place + 5] ^= 1
+    file.write_bytes(written)
+    with pytest.raises(InvalidCheckpoint, match=r"is damaged: a .*the checksum of .* is another"):
+        load(path, shards_of(a=torch.zeros(8)))
+
+
+def test_checksums_are_written_where_they_are_turned_off(tmp_path):
+    torch.serialization.set_crc32_options(False)
+    try:
+        path = save(tmp_path, 1, shards_of(a=torch.arange(8.0)))
+        assert torch.serialization.get_crc32_options() is False
+    finally:
+        torch.serialization.set_crc32_options(True)
+    found = torch.zeros(8)
+    load(path, shards_of(a=found))
+    assert torch.equal(found, torch.arange(8.0))
+
+
 class Trap:
     def __reduce__(self):
         return os.system, ("touch trapped",)

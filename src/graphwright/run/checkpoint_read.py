@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -144,6 +145,13 @@ class Reader(StorageReader):
         file.seek(chunk.offset)
         data = io.BytesIO(file.read(chunk.bytes))
         try:
+            with ZipFile(
+                data
+            ) as records:  # what torch.save writes; torch.load does not look at its checksums
+                damaged = records.testzip()
+            if damaged is not None:
+                raise BadZipFile(f"the checksum of {damaged} is another one")
+            data.seek(0)
             read = torch.load(data, map_location="cpu", weights_only=True)
         except Exception as error:
             raise InvalidCheckpoint(

@@ -12,7 +12,8 @@ adds the index in JSON. Import this file where it is used: it takes PyTorch's wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,23 @@ def write_parts(
     tensors: dict[str, Any] = {name: part.tensor for name, part in parts.items()}
     writer = Writer(folder, types, step, extra)
     try:
-        with alone_is_meant():
+        with alone_is_meant(), _checksums():
             save(tensors, storage_writer=writer, planner=Saving(parts))
     except CheckpointException as error:
         rank, (cause, _) = min(error.failures.items())
         words = (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
         raise CheckpointNotSaved(f"rank {rank}: {words}") from cause
+
+
+@contextmanager
+def _checksums() -> Iterator[None]:
+    """Write checksums, which loading looks at, also where they are turned off."""
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(True)
+    try:
+        yield
+    finally:
+        torch.serialization.set_crc32_options(before)
 
 
 class Saving(DefaultSavePlanner):
