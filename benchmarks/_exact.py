@@ -11,9 +11,10 @@ A difference is relative to the largest element of its tensor, or to a thousandt
 kind (parameters, momenta, ...) where that is more: a gradient that is zero but for rounding has no size of its own.
 
 Two ways of adding up differ by more than that where a model is ill-conditioned: Adam divides every element of a
-gradient by its size, so that one which is nothing but rounding moves its parameter by the learning rate, up or down. How
-much rounding does is measured: training on one device is repeated from weights of which each is changed in its last bit,
-and where a tensor differs by more than the limit, ten times what that changes in it is granted (`with_slack`). In float64 that is next to nothing for all models but one.
+gradient by its size, so that one which is nothing but rounding moves its parameter by the learning rate, up or down; and a
+ReLU passes a gradient or not, by the sign of a number that rounding may change. How
+much rounding does is measured: training on one device is repeated from weights of which each is changed by ten units in its last place,
+and where a tensor differs by more than the limit, twice what that changes in it is granted (`with_slack`). In float64 that is next to nothing for all models but one.
 Batch normalisation over the four values that are left of a small model's images has almost no variance to divide by:
 such models are given more samples.
 """
@@ -51,10 +52,11 @@ from graphwright.zoo import Workload
 STEPS = 3
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 FLOOR = 1e-3
-SHAKEN = 3
-"""Trainings from weights that are changed in their last bits."""
-GRANTED = 10.0
-"""A whole step rounds at many places, not only in the weights."""
+SHAKEN = 12
+"""Trainings from weights that are changed: enough to meet all signs that rounding may change."""
+UNITS = 10.0
+"""By how many units in its last place every weight is changed: a whole step rounds at many places."""
+GRANTED = 2.0
 NORMALISED = 10
 """Samples for models with batch normalisation: neither 3 nor 4 workers divide them evenly."""
 
@@ -144,7 +146,7 @@ def with_slack(case: Case) -> Case:
 
 
 def rounding(case: Case) -> Apart:
-    """What a change of the last bits of all weights changes most on one device."""
+    """What the change of all weights changes most on one device."""
     found = [
         Apart(case.slack[name] / GRANTED / size, name)
         for name, size in _sizes(case).items()
@@ -154,12 +156,12 @@ def rounding(case: Case) -> Apart:
 
 
 def _shake(model: nn.Module, seed: int) -> nn.Module:
-    """The same model with every weight changed by one unit in its last place, up or down."""
+    """The same model with every weight changed by some units in its last place, up or down."""
     made, numbers = deepcopy(model), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in made.parameters():
             sign = torch.randint(2, parameter.shape, generator=numbers).to(parameter.dtype) * 2 - 1
-            parameter.mul_(1 + torch.finfo(parameter.dtype).eps * sign)
+            parameter.mul_(1 + UNITS * torch.finfo(parameter.dtype).eps * sign)
     return made
 
 

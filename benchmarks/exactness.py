@@ -33,6 +33,7 @@ from _exact import (
     SHAKEN,
     STEPS,
     TOLERANCE,
+    UNITS,
     Apart,
     Case,
     Job,
@@ -58,7 +59,7 @@ from graphwright.partition import (
 from graphwright.simulate import CostModel
 
 QUICK = ("mlp", "lenet", "rnnlm-2", "gpt2", "bert-base")
-RULE = (STEPS, *TOLERANCE.values(), FLOOR, SHAKEN, GRANTED, NORMALISED)
+RULE = (STEPS, *TOLERANCE.values(), FLOOR, SHAKEN, UNITS, GRANTED, NORMALISED)
 """What a difference is; runs by another rule are not put into one table."""
 PROPOSALS = 200
 SECONDS_PER_JOB = 60.0
@@ -233,7 +234,7 @@ def prepare_all(what: tuple[str, Sequence[int], int, int, bool]) -> Prepared:
     notes: dict[int, list[str]] = {}
     for count in workers:
         notes[count] = [
-            f"on {count}: in {case.dtype}, changing the last bit of every weight changes {alone.where} by {alone.difference:.2g} on one device"
+            f"on {count}: in {case.dtype}, changing every weight by {UNITS:.0f} units in its last place changes {alone.where} by {alone.difference:.2g} on one device"
             for case in cases
             if GRANTED * (alone := rounding(case)).difference > TOLERANCE[case.dtype]
         ]
