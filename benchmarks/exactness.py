@@ -298,8 +298,8 @@ def run_on(prepared: Prepared, count: int) -> Finished:
                 label=d.job.label,
                 worst=d.worst,
                 granted=d.granted,
-                making=d.making,
-                running=d.running,
+                making=round(d.making, 2),
+                running=round(d.running, 2),
             )
             for d in done
         )
