@@ -3,6 +3,7 @@
     every set of axes       all of its groups at once, as in a step: `spans` and `contenders` name the case
     every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
     sizes 2^10 to 2^24      the median over repetitions, until the slowest rank is done, none more than a larger one
+    sweeps                  all of it four times, and the second least counts: a machine that others use has slow moments, which last longer than the repetitions
 
 What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold, as
 in a step. Copies depend on the dim: along the first one parts lie in
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, cycle
 from math import isqrt
-from statistics import fmean, median
+from statistics import fmean, median, median_low
 from time import perf_counter
 from typing import Literal, get_args
 
@@ -37,6 +38,7 @@ from graphwright.tasks import all_pairs, rings
 SIZES = tuple(2**n for n in range(10, 25, 2))
 SMALL, AT_ONCE = 2**20, 4
 """So many transfers of up to so many bytes are begun before the first is waited for, as in a step: there, what a small one waits for has come meanwhile."""
+SWEEPS = 4
 COMPUTING = 512
 """Products of matrices of this size are computed before what is timed."""
 Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
@@ -75,54 +77,72 @@ def measure_links(
     *,
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
-    repeats: int = 15,
+    repeats: int = 5,
     progress: Progress | None = None,
 ) -> list[LinkTime]:
     """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
-    import torch.distributed as dist
-
     keep_freed_memory()  # as in a step
     machines = together(name_machine)
     one_clock = None not in machines and len(set(machines)) == 1
     matrix = torch.ones(COMPUTING, COMPUTING, device=here.device)
     cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
-    found: list[LinkTime] = []
-    for number, (kind, axes, size) in enumerate(cases):
+    times: dict[tuple[Kind, tuple[int, ...], int], list[float]] = {case: [] for case in cases}
+    for number, case in enumerate(cases * SWEEPS):
         if progress is not None:
-            progress(number, len(cases), kind)
-        mesh = whole_mesh(cluster)
-        parties = (all_pairs if kind == "all_to_all" else rings)(cluster, mesh, axes)
-        group = group_of(mesh, axes, here.rank)
-        runs = [_prepare(kind, dim, group, here, links, size) for dim in (0, 1)]
-        count = AT_ONCE if size <= SMALL else 1
-        spans = parties.spans
-        contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
-        times: list[list[float]] = [[], []]
-        for _ in range(repeats + 1):
-            for dim, run in enumerate(runs):
-                torch.mm(matrix, matrix)
-                _settle(here.device)
-                dist.barrier()
-                start = perf_counter()
-                for begun in [run() for _ in range(count)]:
-                    if begun is not None:
-                        begun.wait()
-                _settle(here.device)
-                end = perf_counter()
-                # From when the last one begins, if all have the same clock; ranks do not leave a barrier at once.
-                last = torch.tensor([start, end, end - start], dtype=torch.float64)
-                last = last.to(here.device)
-                dist.all_reduce(last, dist.ReduceOp.MAX)
-                first, ended, longest = last.tolist()
-                times[dim].append((ended - first if one_clock else longest) / count)
-        seconds = fmean(median(each[1:]) for each in times)
-        found.append(
-            LinkTime(kind=kind, spans=spans, contenders=contenders, nbytes=size, seconds=seconds)
-        )
-    found = in_order(found)
+            progress(number, len(cases) * SWEEPS, case[0])
+        times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
+    found = in_order([_named(cluster, *case, median_low(times[case])) for case in cases])
     if here.rank == 0 and store is not None:
         keep(cluster, found, store)
     return found
+
+
+def _time(
+    cluster: Cluster,
+    here: World,
+    links: Links,
+    kind: Kind,
+    axes: tuple[int, ...],
+    size: int,
+    repeats: int,
+    one_clock: bool,
+    matrix: torch.Tensor,
+) -> float:
+    """The seconds that one kind of collective takes at one size, by the median, from when the last rank begins to when the last one is done."""
+    import torch.distributed as dist
+
+    group = group_of(whole_mesh(cluster), axes, here.rank)
+    runs = [_prepare(kind, dim, group, here, links, size) for dim in (0, 1)]
+    count = AT_ONCE if size <= SMALL else 1
+    times: list[list[float]] = [[], []]
+    for _ in range(repeats + 1):
+        for dim, run in enumerate(runs):
+            torch.mm(matrix, matrix)
+            _settle(here.device)
+            dist.barrier()
+            start = perf_counter()
+            for begun in [run() for _ in range(count)]:
+                if begun is not None:
+                    begun.wait()
+            _settle(here.device)
+            end = perf_counter()
+            # Ranks do not leave a barrier at once; where clocks differ, the longest has to do.
+            last = torch.tensor([start, end, end - start], dtype=torch.float64).to(here.device)
+            dist.all_reduce(last, dist.ReduceOp.MAX)
+            first, ended, longest = last.tolist()
+            times[dim].append((ended - first if one_clock else longest) / count)
+    return fmean(median(each[1:]) for each in times)
+
+
+def _named(
+    cluster: Cluster, kind: Kind, axes: tuple[int, ...], size: int, seconds: float
+) -> LinkTime:
+    """A time by the names that the cost model looks for."""
+    parties = (all_pairs if kind == "all_to_all" else rings)(cluster, whole_mesh(cluster), axes)
+    contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
+    return LinkTime(
+        kind=kind, spans=parties.spans, contenders=contenders, nbytes=size, seconds=seconds
+    )
 
 
 def in_order(times: Sequence[LinkTime]) -> list[LinkTime]:
@@ -225,7 +245,7 @@ def measure_local(
     *,
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
-    repeats: int = 15,
+    repeats: int = 5,
     timeout: float = 600.0,
 ) -> list[LinkTime]:
     """Start a process for each device of a cluster like ``local:4`` on this machine, and measure between them."""
