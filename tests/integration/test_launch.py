@@ -299,7 +299,12 @@ def double(number):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path, number):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT + "if __name__ == '__main__':\n    launch(2)(sleep, sys.argv[1])\n")
+    script.write_text(
+        SCRIPT + "if __name__ == '__main__':\n"
+        "    import signal\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins without\n"
+        "    launch(2)(sleep, sys.argv[1])\n"
+    )
     with subprocess.Popen(
         [sys.executable, script, tmp_path], stderr=subprocess.PIPE, text=True
     ) as parent:
