@@ -193,7 +193,10 @@ def _company(call: _Call, make: Callable[[], _Call], count: int) -> Iterator[Non
         return
     over, calling = threading.Event(), threading.Semaphore(0)
 
+    threads = torch.get_num_threads()
+
     def repeat(own: _Call) -> None:
+        torch.set_num_threads(threads)  # a new thread computes with as many as there are cores
         with torch.no_grad():
             try:
                 own()

@@ -1,5 +1,7 @@
 """Calibration: real kernels on tiny calls, each measured once, kept in the store."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from importlib import import_module
 from threading import active_count, get_ident
@@ -210,3 +212,26 @@ def test_standard_calls_run_from_small_to_large():
     assert len({op for op, _, _ in calls}) >= 8
     largest = max(t.nbytes for _, _, call in calls for t in call.outputs)
     assert largest >= 1 << 24
+
+
+THREADS = """
+import os, time, torch
+from graphwright.run.calibrate import _company
+a = torch.randn(512, 512)
+torch.set_num_threads(1)
+call = lambda: a @ a
+before = len(os.listdir("/proc/self/task"))
+with _company(call, lambda: call, 1):
+    time.sleep(0.1)
+    print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="counts threads as Linux shows them"
+)
+def test_others_beside_a_call_compute_with_as_many_threads_as_it():
+    """A new thread would take all cores, and what is measured beside it would take twice as long."""
+    command = [sys.executable, "-c", THREADS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "1\n"
