@@ -14,7 +14,7 @@ Two ways of adding up differ by more than that where a model is ill-conditioned:
 gradient by its size, so that one which is nothing but rounding moves its parameter by the learning rate, up or down; and a
 ReLU passes a gradient or not, by the sign of a number that rounding may change. How
 much rounding does is measured: training on one device is repeated from weights of which each is changed by ten units in its last place,
-and where a tensor differs by more than the limit, twice what that changes in it is granted (`with_slack`). In float64 that is next to nothing for all models but one.
+and where a tensor differs by more than the limit, twice what that changes in it is granted (`with_slack`). In float64 that is next to nothing for all models but nasnet-25 and inception-v3.
 Batch normalisation over the four values that are left of a small model's images has almost no variance to divide by:
 such models are given more samples.
 """
