@@ -132,9 +132,11 @@ def max_pool(
     at = at - _window_starts(at, sizes, stride, padding)
     taps = _taps(sizes, kernel_size, dilation)
     if len(set(taps)) == len(taps):
-        places = torch.zeros(max(taps) + 1, dtype=torch.int64)
-        places[taps] = torch.arange(len(taps))
-        return largest, places.to(at.device).take(at)
+        places = torch.zeros(max(taps) + 1, dtype=torch.int64, device=at.device)
+        places[_taps_on(at.device, sizes, kernel_size, dilation)] = torch.arange(
+            len(taps), device=at.device
+        )
+        return largest, places.take(at)
     return largest, _places_in_wide_windows(at, input, kernel_size, stride, padding, dilation)
 
 
@@ -156,7 +158,7 @@ def max_pool_grad_input(
         )
     ]
     zeros = [0] * rank
-    taps = torch.tensor(_taps(covered, kernel_size, dilation), device=places.device)
+    taps = _taps_on(places.device, covered, kernel_size, dilation)
     at = taps[places] + _window_starts(places, covered, stride, zeros)
     probe = grad_output.new_empty([1]).expand([*grad_output.shape[:-rank], *covered])
     full: Tensor = _pool(rank, "_backward")(
@@ -176,6 +178,16 @@ def _taps(sizes: list[int], kernel_size: list[int], dilation: list[int]) -> list
     found = [0]
     for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
         found = [row * size + tap * gap for row in found for tap in range(kernel)]
+    return found
+
+
+def _taps_on(
+    device: torch.device, sizes: list[int], kernel_size: list[int], dilation: list[int]
+) -> Tensor:
+    """Return the same as a tensor that is made on the device: nothing is copied to it, which no recording of its kernels could do."""
+    found = torch.zeros(1, dtype=torch.int64, device=device)
+    for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
+        found = (found[:, None] * size + torch.arange(kernel, device=device) * gap).flatten()
     return found
 
 

@@ -44,11 +44,32 @@ CHUNK = {"cpu": 1 << 18}
 CHUNK_ELSEWHERE = 1 << 22
 """How many elements are drawn at a time."""
 
-Key = tuple[int, int, int]
-"""Philox's two words, and the last word of every counter."""
+Key = tuple[int, int, int] | Tensor
+"""Philox's two words, and the last word of every counter; a tensor where they are not known yet (`Keys`)."""
 
 Words = Callable[..., Tensor]
 """What turns the words of an element, one from each stream, into its value."""
+
+
+class Keys:
+    """Keys of draws that are recorded to be repeated with other seeds: asked for once, written for every seed."""
+
+    def __init__(self, capacity: int, device: torch.device) -> None:
+        self.table = torch.zeros((capacity, 3), dtype=torch.int64, device=device)
+        self.asked: list[tuple[int, str, int]] = []
+
+    def ask(self, operator: int, name: str, stream: int) -> Tensor:
+        """Where the key of a stream will be written."""
+        if len(self.asked) == len(self.table):
+            raise RuntimeError(f"more than {len(self.table)} keys are asked for")
+        self.asked.append((operator, name, stream))
+        return self.table[len(self.asked) - 1]
+
+    def write(self, seed: int) -> None:
+        """Write the keys of a seed."""
+        if self.asked:
+            keys = torch.tensor([_make_key(seed, *asked) for asked in self.asked])
+            self.table[: len(keys)].copy_(keys, non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +79,7 @@ class Drawn:
     `operator` is the operator's number in its graph, and the same on every device; so is `seed`.
     """
 
-    seed: int
+    seed: int | Keys
     operator: int
     shape: tuple[int, ...]
     box: tuple[tuple[int, int], ...]
@@ -94,7 +115,9 @@ class Drawn:
         )
 
 
-def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]) -> Tensor:
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int | Tensor, int | Tensor]
+) -> Tensor:
     """The four words for each counter, stacked; counters are int64 tensors of 32-bit numbers that broadcast."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -108,7 +131,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int])
     return torch.stack([c0, c1, c2, c3]).bitwise_and_(WORD)
 
 
-def _mix(product: Tensor, other: Tensor, key: int) -> Tensor:
+def _mix(product: Tensor, other: Tensor, key: int | Tensor) -> Tensor:
     high = product >> 32
     mixed = high.bitwise_xor_(other) if high.shape == other.shape else high ^ other
     return mixed.bitwise_xor_(key).bitwise_and_(WORD)
@@ -174,9 +197,11 @@ def _words(rows: Tensor, blocks: range, key: Key) -> Tensor:
 
 def _by_operators(rows: Tensor, blocks: range, key: Key) -> Tensor:
     block = torch.arange(blocks.start, blocks.stop, device=rows.device)
-    tag = torch.full((1, 1), key[2], dtype=torch.int64, device=rows.device)
+    tag = key[2]
+    if not isinstance(tag, Tensor):
+        tag = torch.full((), tag, dtype=torch.int64, device=rows.device)
     row = rows[:, None]
-    return philox((block[None, :], row & WORD, row >> 32, tag), key[:2])
+    return philox((block[None, :], row & WORD, row >> 32, tag.view(1, 1)), (key[0], key[1]))
 
 
 @cache
@@ -187,16 +212,22 @@ def find_kernel(device: torch.device) -> Callable[[Tensor, range, Key], Tensor]:
     try:
         from graphwright.run.gpu_words import draw_words
 
-        same = torch.equal(
-            draw_words(rows, range(3, 9), key), _by_operators(rows, range(3, 9), key)
-        )
+        wanted = _by_operators(rows, range(3, 9), key)
+        ways = (key, torch.tensor(key, device=device))
+        same = all(torch.equal(draw_words(rows, range(3, 9), way), wanted) for way in ways)
     except Exception:  # a missing compiler, an unknown GPU: each has its own
         same = False
     return draw_words if same else _by_operators
 
 
 def _key(drawn: Drawn, name: str, stream: int) -> Key:
-    text = repr((int(drawn.seed), int(drawn.operator), name, stream))
+    if isinstance(drawn.seed, Keys):
+        return drawn.seed.ask(drawn.operator, name, stream)
+    return _make_key(drawn.seed, drawn.operator, name, stream)
+
+
+def _make_key(seed: int, operator: int, name: str, stream: int) -> tuple[int, int, int]:
+    text = repr((int(seed), int(operator), name, stream))
     digest = blake2b(text.encode(), digest_size=12).digest()
     k0, k1, tag = (int.from_bytes(digest[at : at + 4], "little") for at in (0, 4, 8))
     return k0, k1, tag

@@ -17,7 +17,21 @@ _SIZE = 256
 
 
 @triton.jit(do_not_specialize=["first", "num_blocks", "num_counters", "k0", "k1", "tag"])
-def _draw(rows, words, first, num_blocks, num_counters, k0, k1, tag, size: tl.constexpr):
+def _draw(
+    rows,
+    words,
+    first,
+    num_blocks,
+    num_counters,
+    key,
+    k0,
+    k1,
+    tag,
+    stored: tl.constexpr,
+    size: tl.constexpr,
+):
+    if stored:
+        k0, k1, tag = tl.load(key), tl.load(key + 1), tl.load(key + 2)
     place = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
     inside = place < num_counters
     row = tl.load(rows + place // num_blocks, mask=inside, other=0)
@@ -33,12 +47,24 @@ def _draw(rows, words, first, num_blocks, num_counters, k0, k1, tag, size: tl.co
     tl.store(words + place * 4 + 3, w3.to(tl.int64), mask=inside)
 
 
-def draw_words(rows: Tensor, blocks: range, key: tuple[int, int, int]) -> Tensor:
-    """[lane, row, block] -> word, as int64; the lanes of a block lie beside each other in memory."""
+def draw_words(rows: Tensor, blocks: range, key: tuple[int, int, int] | Tensor) -> Tensor:
+    """[lane, row, block] -> word, as int64; the lanes of a block lie beside each other in memory. A key may be read from a tensor."""
     words = torch.empty((len(rows), len(blocks), 4), dtype=torch.int64, device=rows.device)
     count = len(rows) * len(blocks)
-    signed = [word - (word >> 31 << 32) for word in key]  # always of one type, for one kernel
+    stored = isinstance(key, Tensor)
+    # Always of one type, for one kernel.
+    signed = (0, 0, 0) if stored else [word - (word >> 31 << 32) for word in key]
     kernel: Any = _draw[(triton.cdiv(count, _SIZE),)]
     with torch.cuda.device(rows.device):
-        kernel(rows, words, blocks.start, len(blocks), count, *signed, size=_SIZE)
+        kernel(
+            rows,
+            words,
+            blocks.start,
+            len(blocks),
+            count,
+            key if stored else rows,
+            *signed,
+            stored=stored,
+            size=_SIZE,
+        )
     return words.movedim(-1, 0)

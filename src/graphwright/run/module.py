@@ -17,7 +17,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import fx
@@ -39,6 +39,7 @@ from graphwright.plans import (
     Together,
     Wait,
 )
+from graphwright.run.counters import Keys
 from graphwright.run.draw import Drawn, draw, is_random
 from graphwright.run.local import (
     check_rows,
@@ -51,6 +52,9 @@ from graphwright.run.local import (
     zeros_like,
 )
 from graphwright.run.reuse import find_roots, mark_free, shares_memory
+
+if TYPE_CHECKING:
+    from graphwright.run.recorded import Recorded
 
 
 class Pending(Protocol):
@@ -176,7 +180,7 @@ class Draw:
         self.__name__ = self.__qualname__ = f"draw_{call.op.replace('.', '_')}"
         self.__module__ = "graphwright.run.draw"
 
-    def __call__(self, seed: int, *inputs: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    def __call__(self, seed: int | Keys, *inputs: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         call = self.call
         place = Drawn(seed=seed, operator=call.number, shape=call.shape, box=call.box)
         return draw(call.op, call.attrs, inputs, place, self.device)
@@ -296,9 +300,14 @@ class _Builder:
         return [self._emit(operator.getitem, made, n) for n in places[: len(call.outputs)]]
 
     def _constant(self, constant: Constant) -> None:
-        dtype = to_dtype(constant.type.dtype)
-        made = self._emit(torch.tensor, _plain(constant.value), dtype=dtype, device=self.device)
-        self.values[constant.output] = self._emit(torch.reshape, made, list(constant.type.shape))
+        dtype, shape = to_dtype(constant.type.dtype), list(constant.type.shape)
+        value = _plain(constant.value)
+        if not isinstance(value, list):  # nothing to copy to a GPU
+            made = self._emit(torch.full, shape, value, dtype=dtype, device=self.device)
+        else:
+            made = self._emit(torch.tensor, value, dtype=dtype, device=self.device)
+            made = self._emit(torch.reshape, made, shape)
+        self.values[constant.output] = made
 
     def _cut(self, what: Cut) -> None:
         function = zeros_like if what.zero else cut
@@ -335,7 +344,7 @@ def _plain(value: Any) -> Any:
 
 
 def run_module(
-    module: fx.GraphModule, held: dict[str, torch.Tensor], seed: int
+    module: fx.GraphModule | Recorded, held: dict[str, torch.Tensor], seed: int
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Run a module without recording gradients; `held` is used up."""
     with torch.no_grad(), without_autocast():

@@ -33,6 +33,7 @@ from graphwright.run.heap import keep_freed_memory
 from graphwright.run.initial import initial_parts
 from graphwright.run.local import cut
 from graphwright.run.module import build_module, run_module
+from graphwright.run.recorded import Recorded, may_record
 from graphwright.run.shards import Shard
 from graphwright.run.world import World
 from graphwright.tasks import Hop
@@ -82,6 +83,8 @@ class Step:
             from graphwright.run.segments import compile_segments
 
             self.module = compile_segments(self.module)
+        records = self.links is None and may_record(here.device)
+        self._run = Recorded(self.module, self._kept) if records else self.module
         kept = {
             name: box
             for name, box in self.program.homes.items()
@@ -107,7 +110,7 @@ class Step:
         self._held, self._lost = {}, True  # nobody else may hold what is read last: it is free then
         seed = self.seed + 1_000_003 * self.num_steps
         try:
-            updates, results = run_module(self.module, given, seed)
+            updates, results = run_module(self._run, given, seed)
         except BaseException:
             if self.links is not None:
                 self.links.leave()
@@ -171,7 +174,11 @@ class Step:
             return {}
         refuse_changes(self.optimizer, self._options)
         rates = {rate_label(n): rate for n, rate in learning_rates(self.optimizer).items()}
-        return {n: r.to(self.world.device) for n, r in rates.items() if n in self.program.inputs}
+        return {
+            n: r.to(self.world.device, non_blocking=True)
+            for n, r in rates.items()
+            if n in self.program.inputs
+        }
 
     def _whole_loss(self, results: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The loss; from a rank that has it where this one takes no part in it."""
