@@ -21,7 +21,7 @@ Work goes in chunks, which bounds the temporaries and keeps them in a CPU's cach
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -52,24 +52,34 @@ Words = Callable[..., Tensor]
 
 
 class Keys:
-    """Keys of draws that are recorded to be repeated with other seeds: asked for once, written for every seed."""
+    """Keys that lie in a table, so that what is drawn with them can be drawn again with those of another seed; those of a first `seed`, if there is one, at once."""
 
-    def __init__(self, capacity: int, device: torch.device) -> None:
-        self.table = torch.zeros((capacity, 3), dtype=torch.int64, device=device)
+    def __init__(self, capacity: int, device: torch.device, seed: int | None = None) -> None:
+        self.table = torch.zeros((capacity, 4), dtype=torch.int64, device=device)
+        self.seed, self.is_short = seed, False
         self.asked: list[tuple[int, str, int]] = []
 
-    def ask(self, operator: int, name: str, stream: int) -> Tensor:
-        """Where the key of a stream will be written."""
-        if len(self.asked) == len(self.table):
-            raise RuntimeError(f"more than {len(self.table)} keys are asked for")
+    def ask(self, operator: int, name: str, stream: int) -> Key:
+        """Where the key of a stream is; with a seed, and no room, the key."""
+        row = len(self.asked)
+        if row == len(self.table):
+            if self.seed is None:
+                raise RuntimeError(f"more than {row} keys are asked for")
+            self.is_short = True
+            return _make_key(self.seed, operator, name, stream)
         self.asked.append((operator, name, stream))
-        return self.table[len(self.asked) - 1]
+        if self.seed is not None:
+            self._write(row, [_make_key(self.seed, operator, name, stream)])
+        return self.table[row, :3]
 
     def write(self, seed: int) -> None:
-        """Write the keys of a seed."""
-        if self.asked:
-            keys = torch.tensor([_make_key(seed, *asked) for asked in self.asked])
-            self.table[: len(keys)].copy_(keys, non_blocking=True)
+        """Write the keys of a seed for all that was asked."""
+        self._write(0, [_make_key(seed, *asked) for asked in self.asked])
+
+    def _write(self, first: int, keys: Sequence[tuple[int, int, int]]) -> None:
+        if keys:  # a copy from memory that is not pinned has read it when it returns
+            given = torch.tensor(keys)
+            self.table[first : first + len(keys), :3].copy_(given, non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,18 @@ class Draw:
         return draw(call.op, call.attrs, inputs, place, self.device)
 
 
+class Fresh:
+    """What makes a constant: every time in memory of its own, which may be overwritten."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+        self.__name__ = self.__qualname__ = "constant"
+        self.__module__ = "graphwright.run.module"
+
+    def __call__(self) -> torch.Tensor:
+        return self.value.clone()
+
+
 # -- the generated code ----------------------------------------------------------------------------------
 
 
@@ -305,8 +317,8 @@ class _Builder:
         if not isinstance(value, list):  # nothing to copy to a GPU
             made = self._emit(torch.full, shape, value, dtype=dtype, device=self.device)
         else:
-            made = self._emit(torch.tensor, value, dtype=dtype, device=self.device)
-            made = self._emit(torch.reshape, made, shape)
+            whole = torch.tensor(value, dtype=dtype, device=self.device).reshape(shape)
+            made = self._emit(Fresh(whole))
         self.values[constant.output] = made
 
     def _cut(self, what: Cut) -> None:

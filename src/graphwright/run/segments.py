@@ -17,7 +17,7 @@ from torch import fx
 from torch.fx.passes.split_module import split_module
 
 from graphwright.run.local import own_memory, take
-from graphwright.run.module import Begin, BeginAll, Draw, finish
+from graphwright.run.module import Begin, BeginAll, Draw, Fresh, finish
 
 LEAST_OPERATORS = 2
 """A segment of fewer stays as it is: there is nothing to put together."""
@@ -55,5 +55,5 @@ def _is_outside(node: fx.Node) -> bool:
         made = node.args[0]
         return isinstance(made, fx.Node) and (made.op == "placeholder" or _is_outside(made))
     return node.target in (take, finish, own_memory) or isinstance(
-        node.target, Begin | BeginAll | Draw
+        node.target, Begin | BeginAll | Draw | Fresh
     )

@@ -174,10 +174,13 @@ class Step:
             return {}
         refuse_changes(self.optimizer, self._options)
         rates = {rate_label(n): rate for n, rate in learning_rates(self.optimizer).items()}
+        found = {n: r for n, r in rates.items() if n in self.program.inputs}
+        if self.world.device.type == "cpu":
+            return {n: r.cpu() for n, r in found.items()}
+        # Memory that is not pinned has been read when a copy returns: the GPU need not have come so far.
         return {
-            n: r.to(self.world.device, non_blocking=True)
-            for n, r in rates.items()
-            if n in self.program.inputs
+            n: r.to(self.world.device, non_blocking=r.device.type == "cpu" and not r.is_pinned())
+            for n, r in found.items()
         }
 
     def _whole_loss(self, results: Mapping[str, torch.Tensor]) -> torch.Tensor:

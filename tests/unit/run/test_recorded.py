@@ -10,7 +10,7 @@ from graphwright.lower import lower
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
 from graphwright.run.counters import Drawn, Keys, fill
-from graphwright.run.module import build_module, run_module
+from graphwright.run.module import Fresh, build_module, run_module
 from graphwright.run.recorded import may_record, run_at_home
 
 CPU = torch.device("cpu")
@@ -51,11 +51,7 @@ def test_values_that_stay_at_home_are_those_of_the_module(optimizer, options):
         updates, results = run_module(module, {n: v.clone() for n, v in held.items()}, seed)
         held |= updates
         with torch.no_grad():
-            keys = Keys(8, CPU)
-            run_at_home(module, {n: v.clone() for n, v in homes.items()}, keys)  # it asks for keys
-            keys.write(seed)
-            keys.asked.clear()
-            updated, found = run_at_home(module, homes, keys)
+            updated, found = run_at_home(module, homes, Keys(8, CPU, seed))
         assert set(updated) == set(updates)
         assert {name: home.data_ptr() for name, home in homes.items()} == places
         for name, value in (held | results).items():
@@ -72,6 +68,46 @@ def test_a_new_value_in_the_home_of_another_arrives():
     assert homes["a"].item() == 2.0 and homes["b"].item() == 1.0
 
 
+def test_a_result_in_the_home_of_a_value_that_changes_is_what_it_was():
+    class Weight(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.tensor([2.0]))
+
+        def forward(self, x):
+            return self.w.view(1)
+
+    model, batch, options = Weight(), (torch.ones(1), torch.ones(1)), {"lr": 0.5}
+    loss_fn, optimizer = lambda out, _: out.reshape(()), torch.optim.SGD
+    graph = capture(model, loss_fn, batch, optimizer=optimizer, optimizer_options=options)
+    lowered = lower(graph, data_parallel(graph, cluster("local:1")))
+    homes = bind(graph, model, batch, loss_fn=loss_fn, optimizer=optimizer, optimizer_options=options)  # fmt: skip
+    with torch.no_grad():
+        _, results = run_at_home(build_module(lowered.program(0), None, CPU), homes, 0)
+    assert results[graph.outputs[0]].item() == 2.0 and homes["w"].item() == 1.5
+
+
+def test_a_list_of_numbers_is_not_copied_to_the_device_in_a_step():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            return x * self.w * torch.tensor([1.0, 2.0, 3.0])
+
+    model, batch = Scaled(), (torch.ones(2, 3), torch.zeros(2, 3))
+    graph = capture(model, nn.functional.mse_loss, batch, optimizer=torch.optim.SGD)
+    lowered = lower(graph, data_parallel(graph, cluster("local:1")))
+    module = build_module(lowered.program(0), None, CPU)
+    inputs = bind(graph, model, batch, optimizer=torch.optim.SGD)
+    for _ in range(2):
+        _, results = run_module(module, {n: v.clone() for n, v in inputs.items()}, 0)
+        assert results[graph.outputs[0]].item() == pytest.approx(14 / 3)
+    called = {node.target for node in module.graph.nodes}
+    assert torch.tensor not in called and any(isinstance(target, Fresh) for target in called)
+
+
 @pytest.mark.parametrize("num_streams", [1, 2])
 def test_keys_that_are_written_draw_what_a_seed_draws(num_streams):
     def drawn(seed):
@@ -79,14 +115,17 @@ def test_keys_that_are_written_draw_what_a_seed_draws(num_streams):
         add = lambda *words: sum(words)
         return fill(place, "word", num_streams, add, torch.int64, CPU)
 
-    keys = Keys(num_streams, CPU)
-    drawn(keys)
+    keys = Keys(num_streams, CPU, 4)
+    assert torch.equal(drawn(keys), drawn(4)) and not keys.is_short
+    assert torch.equal(drawn(keys), drawn(4)) and keys.is_short
+    later = Keys(num_streams, CPU)
+    drawn(later)
     for seed in (0, 5, -1):
-        keys.write(seed)
-        keys.asked.clear()
-        assert torch.equal(drawn(keys), drawn(seed))
+        later.write(seed)
+        later.asked.clear()
+        assert torch.equal(drawn(later), drawn(seed))
     with pytest.raises(RuntimeError, match="more than"):
-        drawn(keys)
+        drawn(later)
 
 
 def test_only_gpus_record_and_can_be_told_not_to(monkeypatch):
