@@ -1,7 +1,7 @@
 """Predicted against measured, for random strategies on processes of this machine: time of a step, and memory of a rank.
 
 For each model 20 random plans on local:2, every operator's strategy drawn by itself, and 20 mixed ones, of which a share that is drawn, too, is split by the batch: those of the first kind take nearly the same time. Before, every distinct call of all plans is measured alone (as `graphwright calibrate` does), and what collectives between the processes take
-(`graphwright calibrate --cluster local:2`). Then the plans train in turns in two processes, some steps in each of several rounds, and once more in two new processes in reverse order, as memory that a plan happens to get can be slow for as long as its process lives: the median step against the simulated makespan, and the most bytes that PyTorch's allocator
+(`graphwright calibrate --cluster local:2`). Then the plans train in turns in two processes, some steps in each of several rounds, and once more in two new processes in reverse order, as one launch can be slower than another for as long as it lasts: the median step against the simulated makespan, and the most bytes that PyTorch's allocator
 holds at once, with what lives between steps, against the simulated peak. Targets: mean error of time under 15% and rank correlation over 0.9, mean error of memory under 5%. The papers: TensorOpt
 under 8% and 5%, FlexFlow under 30%.
 

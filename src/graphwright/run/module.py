@@ -15,9 +15,9 @@ What is taken from `held` is there no longer: with the last reader of an old par
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -52,9 +52,6 @@ from graphwright.run.local import (
     zeros_like,
 )
 from graphwright.run.reuse import find_roots, mark_free, shares_memory
-
-if TYPE_CHECKING:
-    from graphwright.run.recorded import Recorded
 
 
 class Pending(Protocol):
@@ -356,9 +353,9 @@ def _plain(value: Any) -> Any:
 
 
 def run_module(
-    module: fx.GraphModule | Recorded, held: dict[str, torch.Tensor], seed: int
+    module: Callable[[dict[str, torch.Tensor], int], Any], held: dict[str, torch.Tensor], seed: int
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Run a module without recording gradients; `held` is used up."""
+    """Run a module, or what stands for it, without recording gradients; `held` is used up."""
     with torch.no_grad(), without_autocast():
         updates, results = module(held, seed)
     return updates, results

@@ -77,7 +77,7 @@ class Recorded:
         if _WAITS in told:
             self.failure = "it waits for the GPU in between"
         if keys.is_short:
-            self.failure = "how much it draws depends on what it drew"
+            self.failure = "it draws under more keys than there is room for"
         return updates, results
 
     def _record(self, held: Mapping[str, Tensor]) -> None:

@@ -1,7 +1,7 @@
 """`torch.compile` of one rank's program: what it computes between what it sends and receives, piece by piece.
 
-    take, begin, finish, draw, own       stay as they are: they reach other processes, or a step's own memory and seed
-    operators in between                 one segment each, compiled: element-wise operators become one kernel
+    take, begin, finish, draw, own, constants    stay as they are: they reach other processes, or a step's own memory and seed
+    operators in between                         one segment each, compiled: element-wise operators become one kernel
 
 Compiling takes some seconds for each segment, when the step is first called.
 """
