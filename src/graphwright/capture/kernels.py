@@ -115,7 +115,7 @@ def layer_norm_grad_input(
     """Return the gradient of a layer norm with respect to its input."""
     return aten.native_layer_norm_backward(
         grad_output, input, normalized_shape, mean, rstd, weight, None, [True, False, False]
-    )[0]
+    )[0].contiguous()  # as it is; on fake tensors it can be otherwise
 
 
 def max_pool(
@@ -130,14 +130,16 @@ def max_pool(
     largest, at = _pool(len(kernel_size))(input, kernel_size, stride, padding, dilation, ceil_mode)
     sizes = list(input.shape[-len(kernel_size) :])
     at = at - _window_starts(at, sizes, stride, padding)
-    taps = _taps(sizes, kernel_size, dilation)
-    if len(set(taps)) == len(taps):
-        places = torch.zeros(max(taps) + 1, dtype=torch.int64, device=at.device)
-        places[_taps_on(at.device, sizes, kernel_size, dilation)] = torch.arange(
-            len(taps), device=at.device
-        )
-        return largest, places.take(at)
-    return largest, _places_in_wide_windows(at, input, kernel_size, stride, padding, dilation)
+    reach = [gap * (kernel - 1) for kernel, gap in zip(kernel_size, dilation, strict=True)]
+    if any(far >= size for far, size in zip(reach[1:], sizes[1:], strict=True)):
+        return largest, _places_in_wide_windows(at, input, kernel_size, stride, padding, dilation)
+    last = 0
+    for size, far in zip(sizes, reach, strict=True):
+        last = last * size + far
+    taps = _taps(at.device, sizes, kernel_size, dilation)
+    places = torch.zeros(last + 1, dtype=torch.int64, device=at.device)
+    places[taps] = torch.arange(len(taps), device=at.device)
+    return largest, places.take(at)
 
 
 def max_pool_grad_input(
@@ -158,7 +160,7 @@ def max_pool_grad_input(
         )
     ]
     zeros = [0] * rank
-    taps = _taps_on(places.device, covered, kernel_size, dilation)
+    taps = _taps(places.device, covered, kernel_size, dilation)
     at = taps[places] + _window_starts(places, covered, stride, zeros)
     probe = grad_output.new_empty([1]).expand([*grad_output.shape[:-rank], *covered])
     full: Tensor = _pool(rank, "_backward")(
@@ -173,18 +175,10 @@ def _pool(rank: int, suffix: str = "") -> Any:
     return getattr(aten, f"max_pool{rank}d_with_indices{suffix}")
 
 
-def _taps(sizes: list[int], kernel_size: list[int], dilation: list[int]) -> list[int]:
-    """Return how far each place in a window is from the window's start, in a plane counted row by row."""
-    found = [0]
-    for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
-        found = [row * size + tap * gap for row in found for tap in range(kernel)]
-    return found
-
-
-def _taps_on(
+def _taps(
     device: torch.device, sizes: list[int], kernel_size: list[int], dilation: list[int]
 ) -> Tensor:
-    """Return the same as a tensor that is made on the device: nothing is copied to it, which no recording of its kernels could do."""
+    """Return how far each place in a window is from the window's start, in a plane counted row by row. Made on the device: to copy them there could not be recorded."""
     found = torch.zeros(1, dtype=torch.int64, device=device)
     for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
         found = (found[:, None] * size + torch.arange(kernel, device=device) * gap).flatten()
@@ -255,55 +249,20 @@ def _window(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return torch.nn.functional.pad(kept, pads)
 
 
-def _empty_of_input_size(
-    grad_output: Tensor, weight: Tensor, input_size: list[int], *_: object
-) -> Tensor:
-    return grad_output.new_empty(input_size)
-
-
-def _empty_of_weight_size(
-    grad_output: Tensor, input: Tensor, weight_size: list[int], *_: object
-) -> Tensor:
-    return grad_output.new_empty(weight_size)
-
-
-def _empty_like_input(grad_output: Tensor, input: Tensor, *_: object) -> Tensor:
-    return torch.empty_like(input)
-
-
-def _empty_windows(
-    input: Tensor,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    ceil_mode: bool,
-) -> tuple[Tensor, Tensor]:
-    largest, places = _pool(len(kernel_size))(
-        input, kernel_size, stride, padding, dilation, ceil_mode
-    )
-    return largest, places
-
-
-def _empty_of_pooled_size(
-    grad_output: Tensor, places: Tensor, input_size: list[int], *_: object
-) -> Tensor:
-    return grad_output.new_empty(input_size)
-
-
 def _register() -> None:
     for schema in _SCHEMAS:
         _LIBRARY.define(schema)  # type: ignore[no-untyped-call]
-    for kernel, fake in (
-        (convolution_grad_input, _empty_of_input_size),
-        (convolution_grad_weight, _empty_of_weight_size),
-        (layer_norm_grad_input, _empty_like_input),
-        (max_pool, _empty_windows),
-        (max_pool_grad_input, _empty_of_pooled_size),
+    for kernel in (
+        convolution_grad_input,
+        convolution_grad_weight,
+        layer_norm_grad_input,
+        max_pool,
+        max_pool_grad_input,
     ):
         name = kernel.__name__
         _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+        # On fake tensors too: Inductor relies on the strides of the results.
+        torch.library.register_fake(f"{NAMESPACE}::{name}", kernel, lib=_LIBRARY)
 
 
 _register()

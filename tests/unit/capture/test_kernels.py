@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -134,9 +138,48 @@ def test_a_maximum_tells_its_place_in_the_window(case: tuple) -> None:
         ops.max_pool_grad_input(g, places, size, kernel, stride, padding, dilation),
         backward(g, x, kernel, stride, padding, dilation, ceil, indices),
     )
-    with FakeTensorMode() as mode:
-        fakes = [mode.from_tensor(t) for t in (x, g, places)]
-        made = ops.max_pool(fakes[0], kernel, stride, padding, dilation, ceil)
-        assert [t.shape for t in made] == [largest.shape, places.shape]
-        gradient = ops.max_pool_grad_input(*fakes[1:], size, kernel, stride, padding, dilation)
-        assert gradient.shape == x.shape
+
+
+def laid_out(value: torch.Tensor) -> list[torch.Tensor]:
+    """The same in memory row by row, channels last, channels first, and as a part of something larger."""
+    return [
+        value,
+        value.movedim(1, -1).contiguous().movedim(-1, 1),
+        value.transpose(0, 1).contiguous().transpose(0, 1),
+        torch.cat([value, value], -1)[..., : value.shape[-1]],
+    ]
+
+
+def calls(device: str) -> Iterator[tuple[Any, ...]]:
+    for x_size, w_size, *options in CASES:
+        x, w = torch.randn(x_size, device=device), torch.randn(w_size, device=device)
+        g = torch.ops.aten.convolution(x, w, None, *options)
+        for a, b in product(laid_out(g), laid_out(w)):
+            yield ops.convolution_grad_input, a, b, x_size, *options
+            if not options[3]:
+                yield ops.convolution_grad_input, a, b, (*x_size[:-1], x_size[-1] + 1), *options
+        for a, b in product(laid_out(g), laid_out(x)):
+            yield ops.convolution_grad_weight, a, b, w_size, *options
+    for size, *windows, ceil in WINDOWS:
+        x = torch.randn(size, device=device)
+        for a in laid_out(x):
+            yield ops.max_pool, a, *windows, ceil
+        for a, b in product(*map(laid_out, ops.max_pool(x, *windows, ceil))):
+            yield ops.max_pool_grad_input, a, b, size, *windows
+    x = torch.randn(4, 3, 7, device=device)
+    _, mean, rstd = torch.ops.aten.native_layer_norm(x, [7], None, None, 1e-5)
+    for a, b in product(laid_out(x), laid_out(x)):
+        yield ops.layer_norm_grad_input, a, b, mean, rstd, None, [7]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def test_results_lie_in_memory_as_fake_tensors_say(device: str) -> None:
+    for kernel, *given in calls(device):
+        made = kernel(*given)
+        with FakeTensorMode() as mode:
+            fakes = [mode.from_tensor(g) if isinstance(g, torch.Tensor) else g for g in given]
+            said = kernel(*fakes)
+        for real, fake in zip(
+            *(t if isinstance(t, tuple) else [t] for t in (made, said)), strict=True
+        ):
+            assert (real.shape, real.stride()) == (fake.shape, fake.stride()), (kernel, given[2:])
