@@ -98,7 +98,7 @@ def test_what_reads_a_value_in_between_goes_on_unrecorded():
     same(steps["cuda"].values(), steps["cpu"].values())
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch._inductor")
 def test_constants_and_compiled_segments_are_recorded():
     steps = [
         compiled("cpu", lambda x: x * torch.tensor([0.5, 2.0], dtype=x.dtype).repeat(36)),

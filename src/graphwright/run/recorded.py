@@ -15,7 +15,7 @@ import os
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from warnings import catch_warnings, simplefilter, warn_explicit
+from warnings import WarningMessage, catch_warnings, simplefilter, warn_explicit
 
 import torch
 from torch import Tensor, fx
@@ -150,14 +150,17 @@ def run_at_home(
 def _told() -> Generator[set[str], None, None]:
     """Which of the warnings that concern recording are given; others go on."""
     found: set[str] = set()
-    with catch_warnings(record=True) as told:
-        simplefilter("always")
-        yield found
-    for each in told:
-        known = {words for words in (_WAITS, _EMPTY, _NEW) if words in str(each.message)}
-        found |= known
-        if not known:
-            warn_explicit(each.message, each.category, each.filename, each.lineno)
+    told: list[WarningMessage] = []
+    try:
+        with catch_warnings(record=True) as told:
+            simplefilter("always")
+            yield found
+    finally:
+        for each in told:
+            known = {words for words in (_WAITS, _EMPTY, _NEW) if words in str(each.message)}
+            found |= known
+            if not known:
+                warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _memory(value: Tensor) -> int:
