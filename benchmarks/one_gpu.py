@@ -2,8 +2,8 @@
 
 The step is that of `gw.compile` under a plan for one device, in a world of one, with the code that runs on many. Models with dropout draw other numbers than eager PyTorch
 (decision 8), so theirs are compared with the same step on the CPU. Values are compared in float64 at an eighth of the batch: in float32 a deep network at its first steps, or Adam on a
-gradient that is zero but for rounding, makes of any other order of sums something else. Time and memory are those of float32, TF32 off. Target: parameters and buffers after three steps
-equal to 1e-8 relative to each tensor's largest element. In float64 attention is not fused, so the fused kernels are compared in float32 with the definition, to 1e-5.
+gradient that is zero but for rounding, makes of any other order of sums something else. Time and memory (what is reserved, with what a recording keeps) are those of float32, TF32 off. Target: parameters and buffers after five steps, of which
+the last three are replays of a recording, equal to 1e-8 relative to each tensor's largest element. In float64 attention is not fused, so the fused kernels are compared in float32 with the definition, to 1e-5.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import os
 import statistics
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -40,6 +41,7 @@ CASES = {
 QUICK = ("lenet", "gpt2")
 COMPILED = ("lenet", "alexnet", "gpt2")
 """Those that are also timed with torch_compile=True; the others have thousands of operators, and take minutes to compile."""
+STEPS, TIMED = 5, 10
 CLOSE = 1e-8
 FUSED_CLOSE = 1e-5
 
@@ -68,16 +70,24 @@ def has_dropout(workload: Workload) -> bool:
     return any(isinstance(m, torch.nn.Dropout) and m.p for m in workload.model.modules())
 
 
-def timed(run: Any, steps: int) -> float:
+def measured(
+    make: Callable[..., tuple[Any, ...]], *given: Any, **options: bool
+) -> tuple[float, float]:
+    """A step's time in ms, and the GB that it reserves."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_reserved()
+    run = make(*given, **options)[0]
     run()
     seconds = []
-    for _ in range(steps):
+    for _ in range(TIMED):
         torch.cuda.synchronize()
         start = perf_counter()
         run()
         torch.cuda.synchronize()
         seconds.append(perf_counter() - start)
-    return statistics.median(seconds)
+    return statistics.median(seconds) * 1e3, (torch.cuda.max_memory_reserved() - before) / 1e9
 
 
 def eager(workload: Workload, steps: int) -> tuple[Any, dict[str, torch.Tensor], list[float]]:
@@ -190,42 +200,20 @@ def main() -> int:
         misses.append("random words on the GPU have no kernel, or differ from those on the CPU")
     for name in QUICK if options.quick else CASES:
         random = has_dropout(load(name))
-        torch.cuda.reset_peak_memory_stats()
-        run, _, _ = eager(load(name), 1)
-        eager_ms = timed(run, 10) * 1e3
-        eager_gb = torch.cuda.max_memory_allocated() / 1e9
-        del run
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        base = torch.cuda.memory_allocated()
-        run, _, _ = ours(load(name), 1, "cuda")
-        ms = timed(run, 10) * 1e3
-        gb = (torch.cuda.max_memory_allocated() - base) / 1e9
-        del run
-        gc.collect()
-        torch.cuda.empty_cache()
-        run, _, _ = ours(load(name), 1, "cuda", recorded=False)
-        unrecorded_ms = timed(run, 10) * 1e3
-        del run
-        gc.collect()
-        torch.cuda.empty_cache()
+        eager_ms, eager_gb = measured(eager, load(name), 1)
+        ms, gb = measured(ours, load(name), 1, "cuda")
+        unrecorded_ms, _ = measured(ours, load(name), 1, "cuda", recorded=False)
         compiled_ms = None
         if name in COMPILED:
-            run, _, _ = ours(load(name), 1, "cuda", torch_compile=True)
-            compiled_ms = timed(run, 10) * 1e3
-            del run
-            torch.cuda.empty_cache()
-        _, state, losses = ours(load(name, exact=True), 3, "cuda")
-        same = (
-            ours(load(name, exact=True), 3, "cpu") if random else eager(load(name, exact=True), 3)
-        )
-        difference, where = apart(state, same[1])
-        losses_eager = same[2]
-        del state, same
-        rows.append((name, CASES[name], f"{difference:.1e}", where, abs(losses[-1] - losses_eager[-1]),
+            compiled_ms, _ = measured(ours, load(name), 1, "cuda", torch_compile=True)
+        state, losses = ours(load(name, exact=True), STEPS, "cuda")[1:]
+        exact = load(name, exact=True)
+        wanted, eager_losses = (ours(exact, STEPS, "cpu") if random else eager(exact, STEPS))[1:]
+        difference, where = apart(state, wanted)
+        del exact, state, wanted
+        rows.append((name, CASES[name], f"{difference:.1e}", where, abs(losses[-1] - eager_losses[-1]),
                      eager_ms, ms, eager_ms / ms, eager_gb, gb, unrecorded_ms, compiled_ms or ""))  # fmt: skip
-        results[name] = {"difference": difference, "where": where, "losses": losses, "eager_losses": losses_eager,
+        results[name] = {"difference": difference, "where": where, "losses": losses, "eager_losses": eager_losses,
                          "eager_ms": eager_ms, "ms": ms, "unrecorded_ms": unrecorded_ms, "compiled_ms": compiled_ms, "eager_gb": eager_gb, "gb": gb}  # fmt: skip
         if difference > CLOSE:
             misses.append(f"{name}: {where} differs by {difference:.1e}")
