@@ -13,7 +13,7 @@ from graphwright import zoo
 from graphwright.capture.invoke import call_kernel
 from graphwright.describe import Types
 from graphwright.ir import Attrs, TensorType
-from graphwright.machine import Store, cluster
+from graphwright.machine import Measurement, Store, cluster
 from graphwright.report.operator import _examples, example
 from graphwright.run.calibrate import calibrate, calls_of, needed_memory
 from graphwright.run.hardware import find_target, free_memory, probe
@@ -70,6 +70,7 @@ def test_long_calls_are_measured_beside_those_of_other_processes(store, monkeypa
 
     monkeypatch.setattr(calibration, "call_kernel", record)
     monkeypatch.setattr(calibration, "LONG_CALL", 1e-4)
+    monkeypatch.setattr(calibration, "SWEEPS", 1)
     target = replace(find_target("cpu"), others=2)
     monkeypatch.setattr(calibration, "find_target", lambda *_: target)
     before = active_count()
@@ -111,7 +112,59 @@ def test_an_interruption_keeps_what_was_measured(store, tmp_path, monkeypatch):
 def test_progress_is_told_from_none_to_all(store):
     told: list[tuple[int, int]] = []
     quick([MM, RELU, VIEW], store, progress=lambda done, total, op: told.append((done, total)))
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    total = 2 * calibration.SWEEPS
+    assert told == [(done, total) for done in range(total + 1)]
+
+
+def test_a_slow_moment_of_the_machine_does_not_count(store, monkeypatch):
+    """Each sweep meets it at another call; the median of three does not know of it."""
+    taken = iter([9.0, 2.0, 1.0, 9.0, 1.1, 2.1])
+
+    def measured(*_):
+        return Measurement(seconds=next(taken), spread=0.0, repeats=5)
+
+    monkeypatch.setattr(calibration, "measure", measured)
+    found = quick([MM, RELU], store)
+    assert {row.op: row.measured for row in found.rows} == {"aten.mm": 1.1, "aten.relu": 2.1}
+    device = cluster("local").devices[0]
+    assert CostModel(store).compute(*MM, device) == 1.1
+
+
+COUNT_FAULTS = """
+import sys
+from importlib import import_module
+from resource import RUSAGE_THREAD, getrusage
+
+from graphwright.describe import Types
+from graphwright.ir import Attrs, TensorType
+from graphwright.machine import Measurement, Store
+
+calibration = import_module("graphwright.run.calibrate")
+faults = []
+
+def count(call, device, seconds):
+    call()
+    before = getrusage(RUSAGE_THREAD).ru_minflt
+    for _ in range(10):
+        call()
+    faults.append(getrusage(RUSAGE_THREAD).ru_minflt - before)
+    return Measurement(seconds=1.0, spread=0.0, repeats=10)
+
+calibration.measure = count
+large, rate = TensorType((512, 16384), "float32"), TensorType((), "float64")
+call = ("aten.addcmul", Attrs({"value": 1}), Types((large, large, rate), (large,)))
+calibration.calibrate([call], device="local:2", store=Store(sys.argv[1]))
+print(max(faults))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts page faults as Linux does")
+def test_large_calls_beside_others_find_their_memory_there(tmp_path):
+    """As in a step. With pages from the system at every call, this one took four times as long."""
+    given = [sys.executable, "-c", COUNT_FAULTS, str(tmp_path / "costs.sqlite")]
+    faults = subprocess.run(given, capture_output=True, text=True, check=True).stdout
+    pages = 512 * 16384 * 4 // calibration.PAGE
+    assert int(faults) < 2 * pages  # of ten calls
 
 
 def test_the_longest_by_the_roofline_are_within_the_limit(store):
