@@ -27,7 +27,7 @@ from graphwright.machine import Device, Measurement, Store
 from graphwright.plans import Plan
 from graphwright.run.calls import tensor_type
 from graphwright.run.hardware import Target, find_target, free_memory
-from graphwright.run.heap import keep_freed_memory
+from graphwright.run.heap import keep_freed_memory, touch_memory
 from graphwright.run.samples import sample_inputs
 from graphwright.run.timing import measure
 from graphwright.simulate.calibration import Calibration, Row, Skipped
@@ -55,8 +55,6 @@ CACHES, COPIES = 64 << 20, 16
 
 SWEEPS = 3
 """How often every call is measured, with all others in between."""
-
-PAGE = 4096
 
 MEMORY_SHARE = 0.8
 """Of the free memory: a call that needs more is not run."""
@@ -114,14 +112,14 @@ def calibrate(
                 failed[n] = result
             else:
                 found.setdefault(n, []).append(result)
-                store.put_compute(name, version, *keys[n], middle(found[n]))
+                store.put_compute(name, version, *keys[n], _middle(found[n]))
     if progress is not None:
         progress(len(new) * SWEEPS, len(new) * SWEEPS, "")
     rows: list[Row] = []
     skipped: list[Skipped] = []
     for n, (op, attrs, types, count, roofline) in enumerate(wanted):
         if n in found:
-            typical = middle(found[n])
+            typical = _middle(found[n])
             rows.append(
                 Row(
                     op=op, attrs=attrs, types=types, count=count, measured=typical.seconds,
@@ -140,7 +138,7 @@ def calibrate(
     )
 
 
-def middle(found: Sequence[Measurement]) -> Measurement:
+def _middle(found: Sequence[Measurement]) -> Measurement:
     """The median of measurements of one call, the lower one of two."""
     return sorted(found, key=lambda one: one.seconds)[(len(found) - 1) // 2]
 
@@ -173,7 +171,7 @@ def _try_to_measure(
             return f"needs {format_bytes(needed)} of memory; {format_bytes(free)} are free"
         with torch.no_grad(), target.occupied(), _clean(device):
             if device.type == "cpu" and (wide := 2 * needed + CACHES) <= MEMORY_SHARE * free:
-                _touch(wide)
+                touch_memory(wide)
             make = partial(_make_call, op, attrs, types, device)
             call = make()
             made = [tensor_type(t) for t in call()]
@@ -186,11 +184,6 @@ def _try_to_measure(
     except _FAILURES as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
-
-
-def _touch(nbytes: int) -> None:
-    """Have memory at hand in one piece, as a step has it from its second call on: where pieces of it are taken from the system at every call, that takes longer than most calls."""
-    torch.empty(nbytes, dtype=torch.uint8)[::PAGE].fill_(0)
 
 
 def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Call:

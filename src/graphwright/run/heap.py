@@ -9,9 +9,12 @@ from __future__ import annotations
 import ctypes
 import sys
 
+import torch
+
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
 _NEVER = 2**31 - 1
 _GROW = 16 << 20  # bytes that the heap grows by at least
+PAGE = 4096
 
 
 def keep_freed_memory() -> bool:
@@ -24,3 +27,8 @@ def keep_freed_memory() -> bool:
         return False
     options = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER), (_TOP_PAD, _GROW))
     return all(mallopt(which, value) == 1 for which, value in options)
+
+
+def touch_memory(nbytes: int) -> None:
+    """Have memory at hand in one piece, for what is taken from now on. Without it, threads beside each other can need new pages at every call: a freed piece is too small for an aligned one of the same size."""
+    torch.empty(nbytes, dtype=torch.uint8)[::PAGE].fill_(0)

@@ -17,6 +17,7 @@ from graphwright.machine import Measurement, Store, cluster
 from graphwright.report.operator import _examples, example
 from graphwright.run.calibrate import calibrate, calls_of, needed_memory
 from graphwright.run.hardware import find_target, free_memory, probe
+from graphwright.run.heap import PAGE
 from graphwright.run.samples import index_ranges, sample_inputs
 from graphwright.run.standard import standard_calls
 from graphwright.run.timing import measure
@@ -163,7 +164,7 @@ def test_large_calls_beside_others_find_their_memory_there(tmp_path):
     """As in a step. With pages from the system at every call, this one took four times as long."""
     given = [sys.executable, "-c", COUNT_FAULTS, str(tmp_path / "costs.sqlite")]
     faults = subprocess.run(given, capture_output=True, text=True, check=True).stdout
-    pages = 512 * 16384 * 4 // calibration.PAGE
+    pages = 512 * 16384 * 4 // PAGE
     assert int(faults) < 2 * pages  # of ten calls
 
 
