@@ -30,5 +30,5 @@ def keep_freed_memory() -> bool:
 
 
 def touch_memory(nbytes: int) -> None:
-    """Have memory at hand in one piece, for what is taken from now on. Without it, threads beside each other can need new pages at every call: a freed piece is too small for an aligned one of the same size."""
+    """Have memory at hand in one piece, for what is taken from now on. Without it, threads that compute beside each other can need new pages at every call, although as much has been freed before."""
     torch.empty(nbytes, dtype=torch.uint8)[::PAGE].fill_(0)
