@@ -38,15 +38,18 @@ class Options:
     results: Path
 
 
-def parse_options(description: str | None, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line; the first line of `description` is the help text."""
-    parser = argparse.ArgumentParser(description=(description or "").strip().partition("\n")[0])
+def parse_options(description: str | None, own: argparse.ArgumentParser | None = None) -> Options:
+    """Read the command line; the first line of `description` is the help text, and `own` knows a benchmark's own options."""
+    parser = argparse.ArgumentParser(
+        description=(description or "").strip().partition("\n")[0],
+        parents=[own] if own else [],
+    )
     parser.add_argument("--quick", action="store_true", help="finish within a minute or two")
     parser.add_argument("--check", action="store_true", help="exit 1 where a target is missed")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (0)")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the result")
-    found = parser.parse_args(arguments)
+    found = parser.parse_args()
     return Options(
         quick=found.quick,
         check=found.check,

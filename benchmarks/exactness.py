@@ -114,8 +114,7 @@ def main() -> int:
     parser.add_argument(
         "--keep", type=Path, help="keep what is done in this file, and go on from it"
     )
-    own, rest = parser.parse_known_args()
-    options = parse_options(__doc__, rest)
+    options, own = parse_options(__doc__, parser), parser.parse_known_args()[0]
     names = own.models.split(",") if own.models else QUICK if options.quick else zoo.names()
     num_random = own.random or (4 if options.quick else 20)
     workers = tuple(map(int, own.workers.split(",")))

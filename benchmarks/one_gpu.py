@@ -2,12 +2,13 @@
 
 The step is that of `gw.compile` under a plan for one device, in a world of one, with the code that runs on many. Models with dropout draw other numbers than eager PyTorch
 (decision 8), so theirs are compared with the same step on the CPU. Values are compared in float64 at an eighth of the batch: in float32 a deep network at its first steps, or Adam on a
-gradient that is zero but for rounding, makes of any other order of sums something else. Time and memory (what is reserved, with what a recording keeps) are those of float32, TF32 off. Target: parameters and buffers after five steps, of which
+gradient that is zero but for rounding, makes of any other order of sums something else. Time and memory (what is reserved, with what a recording keeps) are those of float32 by PyTorch's defaults: convolutions with TF32, products without. Target: parameters and buffers after five steps, of which
 the last three are replays of a recording, equal to 1e-8 relative to each tensor's largest element. In float64 attention is not fused, so the fused kernels are compared in float32 with the definition, to 1e-5.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import statistics
@@ -40,7 +41,7 @@ CASES = {
 }
 QUICK = ("lenet", "gpt2")
 COMPILED = ("lenet", "alexnet", "gpt2")
-"""Those that are also timed with torch_compile=True; the others have thousands of operators, and take minutes to compile."""
+"""Those that are also timed with torch_compile=True; the others have thousands of operators, take minutes to compile, and are with `--compile` only."""
 STEPS, TIMED = 5, 10
 CLOSE = 1e-8
 FUSED_CLOSE = 1e-5
@@ -186,11 +187,13 @@ def words_alike() -> bool:
 
 
 def main() -> int:
-    options = parse_options(__doc__)
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--models", nargs="+", choices=CASES, help="these only")
+    parser.add_argument("--compile", action="store_true", help="time all with torch_compile=True")
+    options, own = parse_options(__doc__, parser), parser.parse_known_args()[0]
     if not torch.cuda.is_available():
         return finish(options, ["there is no GPU here"], "no GPU")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.deterministic = True
+    names = own.models or (QUICK if options.quick else CASES)
     rows, misses, results = [], [], {}
     fused = fused_apart()
     print(f"fused attention in float32 is {fused:.1e} from its definition in float64")
@@ -198,17 +201,18 @@ def main() -> int:
         misses.append(f"fused attention differs by {fused:.1e}, limit {FUSED_CLOSE}")
     if not words_alike():
         misses.append("random words on the GPU have no kernel, or differ from those on the CPU")
-    for name in QUICK if options.quick else CASES:
+    for name in names:
         random = has_dropout(load(name))
         eager_ms, eager_gb = measured(eager, load(name), 1)
         ms, gb = measured(ours, load(name), 1, "cuda")
         unrecorded_ms, _ = measured(ours, load(name), 1, "cuda", recorded=False)
         compiled_ms = None
-        if name in COMPILED:
+        if own.compile or name in COMPILED:
             compiled_ms, _ = measured(ours, load(name), 1, "cuda", torch_compile=True)
-        state, losses = ours(load(name, exact=True), STEPS, "cuda")[1:]
-        exact = load(name, exact=True)
-        wanted, eager_losses = (ours(exact, STEPS, "cpu") if random else eager(exact, STEPS))[1:]
+        with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+            state, losses = ours(load(name, exact=True), STEPS, "cuda")[1:]
+            exact = load(name, exact=True)
+            wanted, eager_losses = (ours(exact, STEPS, "cpu") if random else eager(exact, STEPS))[1:]  # fmt: skip
         difference, where = apart(state, wanted)
         del exact, state, wanted
         rows.append((name, CASES[name], f"{difference:.1e}", where, abs(losses[-1] - eager_losses[-1]),
