@@ -9,6 +9,7 @@ from torch import nn
 import graphwright as gw
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
+from graphwright.run import patience
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="Inductor needs a C++ compiler on CPUs"),
@@ -47,7 +48,8 @@ last = images.to(memory_format=torch.channels_last)
     [(Pooled, images), (Pooled, last), (Attended, words)],
     ids=["padded pooling", "channels last", "attention and dropout"],
 )
-def test_compiled_steps_train_the_same(make, batch):
+def test_compiled_steps_train_the_same(make, batch, monkeypatch, capsys):
+    monkeypatch.setattr(patience, "NOTICE", 0.1)
     trained = []
     for torch_compile in (False, True):
         torch.manual_seed(0)
@@ -65,3 +67,4 @@ def test_compiled_steps_train_the_same(make, batch):
         trained.append({"losses": torch.stack(losses), **step.values()})
     for name, value in trained[0].items():
         torch.testing.assert_close(trained[1][name], value, rtol=1e-9, atol=1e-11, msg=name)
+    assert capsys.readouterr().err.count("torch.compile has been at work") == 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from time import perf_counter
@@ -41,6 +42,21 @@ _Call: TypeAlias = Callable[[], tuple[torch.Tensor, ...]]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Told before each call: how many are done, of how many, and the operator that is next."""
+
+_Key: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """A call, how often it is made, the seconds that it takes by the roofline, and what the store knows it by."""
+
+    op: str
+    attrs: Attrs
+    types: Types
+    count: int
+    roofline: float
+    key: _Key
+
 
 _FAILURES = (
     GraphwrightError, RuntimeError, TypeError, ValueError, IndexError, AssertionError,
@@ -91,45 +107,33 @@ def calibrate(
     `seconds`.
     """
     target = find_target(device, figures)
-    name, version = target.figures.name, measured_with()
     store = store or Store()
-    known = store.load_compute(name, version)
+    known = store.load_compute(target.figures.name, measured_with())
     wanted, num_free = _distinct(calls, target.figures)
     wanted = wanted[:limit]
-    keys = [(op, attrs.text, spell_types(types)) for op, attrs, types, *_ in wanted]
-    new = [n for n, key in enumerate(keys) if key not in known]
+    new = [one for one in wanted if one.key not in known]
     if target.device.type == "cpu":
         keep_freed_memory()  # as in a step
-    found = {n: [known[key]] for n, key in enumerate(keys) if key in known}
-    failed: dict[int, str] = {}
-    for done, n in enumerate(new * SWEEPS):
-        op, attrs, types, *_ = wanted[n]
-        if progress is not None:
-            progress(done, len(new) * SWEEPS, op)
-        if n not in failed:
-            result = _try_to_measure(op, attrs, types, target, seconds / SWEEPS)
-            if isinstance(result, str):
-                failed[n] = result
-            else:
-                found.setdefault(n, []).append(result)
-                store.put_compute(name, version, *keys[n], _middle(found[n]))
-    if progress is not None:
-        progress(len(new) * SWEEPS, len(new) * SWEEPS, "")
+    measured, failed = _sweep(new, target, store, seconds, progress)
     rows: list[Row] = []
     skipped: list[Skipped] = []
-    for n, (op, attrs, types, count, roofline) in enumerate(wanted):
-        if n in found:
-            typical = _middle(found[n])
-            rows.append(
-                Row(
-                    op=op, attrs=attrs, types=types, count=count, measured=typical.seconds,
-                    spread=typical.spread, repeats=typical.repeats, roofline=roofline, new=keys[n] not in known,
+    for one in wanted:
+        found = measured.get(one.key) or known.get(one.key)
+        if found is None:
+            skipped.append(
+                Skipped(
+                    op=one.op, attrs=one.attrs, types=one.types, count=one.count, reason=failed[one.key],
                 )
             )  # fmt: skip
         else:
-            skipped.append(Skipped(op=op, attrs=attrs, types=types, count=count, reason=failed[n]))
+            rows.append(
+                Row(
+                    op=one.op, attrs=one.attrs, types=one.types, count=one.count, measured=found.seconds,
+                    spread=found.spread, repeats=found.repeats, roofline=one.roofline, new=one.key in measured,
+                )
+            )  # fmt: skip
     return Calibration(
-        device=name,
+        device=target.figures.name,
         figures=target.figures,
         torch=torch_version(),
         rows=tuple(sorted(rows, key=lambda row: -row.measured * row.count)),
@@ -138,15 +142,46 @@ def calibrate(
     )
 
 
+def _sweep(
+    calls: Sequence[_Distinct],
+    target: Target,
+    store: Store,
+    seconds: float,
+    progress: Progress | None,
+) -> tuple[dict[_Key, Measurement], dict[_Key, str]]:
+    """Measure calls in sweeps over all of them, each stored at once; what they take, and why those that fail do."""
+    found: dict[_Key, list[Measurement]] = {}
+    failed: dict[_Key, str] = {}
+    total = len(calls) * SWEEPS
+    for done, one in enumerate([*calls] * SWEEPS):
+        if progress is not None:
+            progress(done, total, one.op)
+        if one.key in failed:
+            continue
+        result = _try_to_measure(one.op, one.attrs, one.types, target, seconds / SWEEPS)
+        if isinstance(result, str):
+            failed[one.key] = result
+        else:
+            found.setdefault(one.key, []).append(result)
+            middle = _middle(found[one.key])
+            store.put_compute(target.figures.name, measured_with(), *one.key, middle)
+    if progress is not None:
+        progress(total, total, "")
+    return {key: _middle(each) for key, each in found.items()}, failed
+
+
 def _middle(found: Sequence[Measurement]) -> Measurement:
-    """The median of measurements of one call, the lower one of two."""
-    return sorted(found, key=lambda one: one.seconds)[(len(found) - 1) // 2]
+    """The median of measurements of one call, the lower one of two; its spread is theirs where that is more than its own."""
+    ordered = sorted(found, key=lambda one: one.seconds)
+    middle = ordered[(len(found) - 1) // 2]
+    between = (
+        ordered[-1].seconds - ordered[0].seconds
+    ) / 4  # half the distance of three's quartiles
+    return replace(middle, spread=max(middle.spread, between))
 
 
-def _distinct(
-    calls: Iterable[Call], figures: Device
-) -> tuple[list[tuple[str, Attrs, Types, int, float]], int]:
-    """The distinct calls with their counts and rooflines, the longest first; and how many take no time."""
+def _distinct(calls: Iterable[Call], figures: Device) -> tuple[list[_Distinct], int]:
+    """The distinct calls, the longest first; and how many take no time."""
     costs = CostModel(measured=False)
     counts: dict[tuple[str, Attrs, Types], int] = {}
     num_free = 0
@@ -156,8 +191,14 @@ def _distinct(
             num_free += 1
         else:
             counts[op, own, types] = counts.get((op, own, types), 0) + 1
-    found = [(*call, n, costs.compute(*call, figures)) for call, n in counts.items()]
-    return sorted(found, key=lambda call: -call[-1] * call[-2]), num_free
+    found = [
+        _Distinct(
+            op, attrs, types, count, costs.compute(op, attrs, types, figures),
+            (op, attrs.text, spell_types(types)),
+        )
+        for (op, attrs, types), count in counts.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: -one.roofline * one.count), num_free
 
 
 def _try_to_measure(

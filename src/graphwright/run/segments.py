@@ -3,7 +3,7 @@
     take, begin, finish, draw, own, constants    stay as they are: they reach other processes, or a step's own memory and seed
     operators in between                         one segment each, compiled: element-wise operators become one kernel
 
-Compiling takes some seconds for each segment, when the step is first called.
+Compiling takes some seconds for each segment, or minutes for thousands of operators, when the step is first called; what takes long is told (`patience`).
 """
 
 from __future__ import annotations

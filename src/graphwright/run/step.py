@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,13 @@ from graphwright.capture.optimizer import (
 from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import lower_hop
-from graphwright.plans import Exchange, Plan, Program, replicated, whole_mesh
+from graphwright.plans import Call, Exchange, Plan, Program, replicated, whole_mesh
 from graphwright.run.alike import RATES, VALUES, check_alike, digest_of, is_due
 from graphwright.run.heap import keep_freed_memory
 from graphwright.run.initial import initial_parts
 from graphwright.run.local import cut
 from graphwright.run.module import build_module, run_module
+from graphwright.run.patience import telling_of_compiling
 from graphwright.run.recorded import Recorded, may_record
 from graphwright.run.shards import Shard
 from graphwright.run.world import World
@@ -79,6 +81,7 @@ class Step:
         if self.links is not None:
             self._starts_from = digest_of((*model.named_parameters(), *model.named_buffers()))
         self.module = build_module(self.program, self.links, here.device)
+        self._compiles = torch_compile
         if torch_compile:
             from graphwright.run.segments import compile_segments
 
@@ -110,7 +113,8 @@ class Step:
         self._held, self._lost = {}, True  # nobody else may hold what is read last: it is free then
         seed = self.seed + 1_000_003 * self.num_steps
         try:
-            updates, results = run_module(self._run, given, seed)
+            with self._told_if_long():
+                updates, results = run_module(self._run, given, seed)
         except BaseException:
             if self.links is not None:
                 self.links.leave()
@@ -120,6 +124,13 @@ class Step:
         if self.optimizer is not None:
             self.optimizer._opt_called = True  # type: ignore[attr-defined]  # what schedulers look at before they warn
         return self._whole_loss(results)
+
+    def _told_if_long(self) -> AbstractContextManager[None]:
+        """Around a call: the first one may compile, for all ranks alike."""
+        if not self._compiles or self._num_calls > 1 or self.world.rank > 0:
+            return nullcontext()
+        num_operators = sum(isinstance(i, Call) for i in self.program.instructions)
+        return telling_of_compiling(self.world.rank, num_operators)
 
     # -- what goes in and out ---------------------------------------------------------------------
 

@@ -127,6 +127,7 @@ def test_a_slow_moment_of_the_machine_does_not_count(store, monkeypatch):
     monkeypatch.setattr(calibration, "measure", measured)
     found = quick([MM, RELU], store)
     assert {row.op: row.measured for row in found.rows} == {"aten.mm": 1.1, "aten.relu": 2.1}
+    assert found.num_disturbed == 2  # but is told
     device = cluster("local").devices[0]
     assert CostModel(store).compute(*MM, device) == 1.1
 

@@ -10,7 +10,7 @@ import pytest
 from torch import fx, nn
 
 from graphwright.run import patience
-from graphwright.run.patience import tell, telling, where
+from graphwright.run.patience import tell, telling, telling_of_compiling, where
 
 
 def test_a_long_wait_is_told_with_its_line(monkeypatch, capsys):
@@ -36,6 +36,13 @@ def test_a_short_one_is_not(monkeypatch, capsys, fails):
         pass
     sleep(0.4)
     assert capsys.readouterr().err == ""
+
+
+def test_long_compiling_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(patience, "NOTICE", 0.05)
+    with telling_of_compiling(0, 3602):
+        sleep(0.5)
+    assert "on the 3,602 operators of rank 0's program" in capsys.readouterr().err
 
 
 def test_others_are_named_once(capsys):
