@@ -301,7 +301,25 @@ def test_packed_sequences() -> None:
         (
             lambda: capture.capture(nn.Linear(4, 3), lambda y, t: y.argmax(), BATCH),
             errors.NoTrainingStep,
-            "int64",
+            "int64.*compute it in floating point",
+        ),
+        (
+            lambda: capture.capture(
+                nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None)),
+                F.cross_entropy,
+                BATCH,
+            ),
+            errors.DataDependentControlFlow,
+            "momentum=None.*give it a number as momentum",
+        ),
+        (
+            lambda: capture.capture(
+                nn.Linear(4, 3),
+                lambda y, t: F.ctc_loss(y[:, None].log_softmax(2), t[None, :2] % 2 + 1, (6,), (2,)),
+                BATCH,
+            ),
+            errors.DynamicShapeOperator,
+            "CTC loss cannot be captured",
         ),
         (
             lambda: capture.capture(nn.Linear(4, 3), lambda y, t: y.detach().sum(), BATCH),
@@ -347,6 +365,19 @@ def test_packed_sequences() -> None:
             lambda: train(optimizer=torch.optim.SGD, optimizer_options={"rate": 1}),
             errors.UnsupportedOptimizer,
             "rate.*optimizer_options",
+        ),
+        (
+            lambda: train(optimizer=torch.optim.SGD, optimizer_options={"lr": -1}),
+            errors.UnsupportedOptimizer,
+            "Invalid learning rate: -1.*optimizer_options",
+        ),
+        (
+            lambda: train(
+                optimizer=torch.optim.SGD,
+                optimizer_options={"lr": 0.1, "momentum": 0.9, "dampening": 0.3},
+            ),
+            errors.UnsupportedOptimizer,
+            "the first step of SGD.*dampening.*take one step with the optimizer before",
         ),
         (
             lambda: train(optimizer="adam"),

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from graphwright.errors import WorkerFailed, WorkerTimedOut
+from graphwright.plans import Plan
 from graphwright.run.launch import launch
 from graphwright.run.world import leave, world
 
@@ -227,6 +228,19 @@ def test_a_worker_that_raises(then, last):
     assert second == caught.value.traceback
     assert (caught.value.rank, caught.value.exit_code) == (1, None)
     assert [part[: len(last)] for part in rest] == [last] if last else not rest
+
+
+def refused():
+    return Plan.load("missing.json")
+
+
+@pytest.mark.parametrize(("function", "shown"), [(refused, "in refused"), (Plan.load, "")])
+def test_our_own_errors_show_the_users_lines_only(function, shown):
+    with pytest.raises(WorkerFailed) as caught:
+        launch(1)(function, *(() if shown else ("missing.json",)))
+    assert "missing.json" in str(caught.value)
+    assert shown in caught.value.traceback and "in load" not in caught.value.traceback
+    assert bool(caught.value.traceback) == bool(shown)
 
 
 def test_the_cause_comes_before_what_follows_from_it():

@@ -107,6 +107,7 @@ _REMEDIES = {
     "distributions": "the distribution checks its arguments, so make it with validate_args=False",
     "transformer.py": "the layer looks whether its mask is causal, so pass is_causal explicitly "
     "(True or False)",
+    "batchnorm.py": "the layer averages over all batches (momentum=None), so give it a number as momentum",
 }
 """What to do where PyTorch's own code looks at values, by a part of the file's name."""
 
@@ -122,6 +123,10 @@ def _translate(error: Exception, where: str) -> CaptureError:
             return DataDependentControlFlow(
                 f"the model reads a tensor's value ({error.func}), which decides how it goes on; "
                 f"{remedy}{where}"
+            )
+        case DynamicOutputShapeException() if "ctc_loss" in str(error.func):
+            return DynamicShapeOperator(
+                f"the CTC loss cannot be captured: what its kernel keeps depends on the lengths that it is given; train with another loss{where}"
             )
         case DynamicOutputShapeException():
             return DynamicShapeOperator(

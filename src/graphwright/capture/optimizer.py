@@ -16,6 +16,7 @@ a Python number keeps the rate that it had (see `ConstantLearningRate`).
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ def make_optimizer(
         trainable = [p for p in model.parameters() if p.requires_grad]
         try:
             made = optimizer(trainable, **(options or {}))
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise UnsupportedOptimizer(
                 f"{optimizer.__name__} does not take these options: {error}; check optimizer_options"
             ) from error
@@ -86,6 +87,44 @@ def make_optimizer(
             "the optimizer holds a tensor that is not a parameter of the model; make it with "
             "model.parameters()"
         )
+    _refuse_another_first_step(made)
+    return made
+
+
+def _refuse_another_first_step(optimizer: torch.optim.Optimizer) -> None:
+    """Raise if the first step is not the recorded one from the state that it begins with, as for momentum with dampening, which PyTorch does not damp at first."""
+    numbers = torch.Generator().manual_seed(0)
+    for number, group in enumerate(optimizer.param_groups):
+        fresh = [p for p in group["params"] if not optimizer.state.get(p)]
+        if not fresh:
+            continue
+        shape = [min(size, 2) for size in fresh[0].shape]
+        start, grad = (torch.randn(shape, generator=numbers, dtype=torch.float64) for _ in range(2))
+        begun, going = (start.clone().requires_grad_() for _ in range(2))
+        for tensor in (begun, going):
+            tensor.grad = grad.clone()
+        first, later = (for_one(optimizer, group, tensor) for tensor in (begun, going))
+        try:
+            later.state[going] = initial_state(later)[going]
+            with stepping():
+                first.step()
+                later.step()
+        except Exception:  # what it cannot do is told when it is recorded
+            continue
+        if not numbers_in_state(first) and not torch.allclose(begun, going, rtol=1e-6, atol=0):
+            raise UnsupportedOptimizer(
+                f"the first step of {type(optimizer).__name__} (parameter group {number}) is another one than those that follow (SGD with dampening does not damp it), and a graph "
+                "has one for all; take one step with the optimizer before it is captured, or leave out that option"
+            )
+
+
+def for_one(
+    optimizer: torch.optim.Optimizer, group: Mapping[str, Any], tensor: Tensor
+) -> torch.optim.Optimizer:
+    """The same optimizer with the options of one group, for one tensor."""
+    made = twin(optimizer, {id(p): p for g in optimizer.param_groups for p in g["params"]})
+    flags = {name: value for name, value in _FLAGS.items() if name in group}
+    made.param_groups = [{**group, **flags, "params": [tensor]}]
     return made
 
 
@@ -130,12 +169,15 @@ def refuse_changes(optimizer: torch.optim.Optimizer, before: Sequence[Mapping[st
 
 def learning_rates(optimizer: torch.optim.Optimizer) -> dict[int, Tensor]:
     """Return the learning rate of each parameter group that has one, as float64 numbers."""
-    return {
-        number: torch.as_tensor(optimizer.param_groups[number][RATE], dtype=torch.float64)
-        .detach()
-        .reshape(())
-        for number in groups_with_rates(optimizer)
-    }
+    found: dict[int, Tensor] = {}
+    for number in groups_with_rates(optimizer):
+        rate = optimizer.param_groups[number][RATE]
+        if isinstance(rate, float) and not math.isfinite(rate):
+            raise UnsupportedOptimizer(
+                f"the learning rate of parameter group {number} is {rate}, not a finite number"
+            )
+        found[number] = torch.as_tensor(rate, dtype=torch.float64).detach().reshape(())
+    return found
 
 
 def groups_with_rates(optimizer: torch.optim.Optimizer) -> list[int]:
@@ -145,6 +187,10 @@ def groups_with_rates(optimizer: torch.optim.Optimizer) -> list[int]:
         rate = group.get(RATE)
         if isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.numel() == 1):
             found.append(number)
+        elif rate is not None or optimizer.defaults.get(RATE) is not None:
+            raise UnsupportedOptimizer(
+                f"the learning rate of parameter group {number} is {rate!r}; give a number"
+            )
     return found
 
 

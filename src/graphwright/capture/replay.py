@@ -74,8 +74,7 @@ def bind(
     """Return real values for the graph's inputs, from a real model and batch.
 
     `batch` is (inputs, targets); give `inputs` instead for an inference graph or a model that returns its own
-    loss. Optimizer state is what the optimizer holds, or what it would start from. Momentum with dampening
-    is the exception, as PyTorch does not damp its first step: run one eager step first. Learning rates
+    loss. Optimizer state is what the optimizer holds, or what it would start from. Learning rates
     (`optimizer.lr.<group>`) are what the optimizer's groups say now; give another value for another step.
     """
     found: dict[str, Tensor] = dict(constants or {})

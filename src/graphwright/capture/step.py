@@ -460,6 +460,8 @@ def _untouched_settings() -> Iterator[None]:
 
 def _how_to_return_a_loss(found: object, has_loss_fn: bool) -> str:
     if isinstance(found, Tensor):
+        if found.numel() == 1:
+            return "numbers of this dtype have no gradient: compute it in floating point"
         return "reduce it with .mean() or .sum()"
     if found is None:
         return "return the loss tensor (is a return missing?)"

@@ -155,7 +155,7 @@ class Reader(StorageReader):
             read = torch.load(data, map_location="cpu", weights_only=True)
         except Exception as error:
             raise InvalidCheckpoint(
-                f"{self.path / chunk.file} is damaged: {name} cannot be read from byte {chunk.offset} on ({_first_line(error)})"
+                f"{self.path / chunk.file} is damaged: {name} cannot be read from byte {chunk.offset} on ({_first_line(error)}). Restore the file, or remove this checkpoint and go on from the one before"
             ) from error
         wanted = (sizes(chunk.box), _dtype(self.index.tensors[name].type))
         if not isinstance(read, torch.Tensor) or (tuple(read.shape), read.dtype) != wanted:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import nn
 
-from graphwright.capture.optimizer import STEP, initial_state, is_rate, twin
+from graphwright.capture.optimizer import STEP, for_one, initial_state, is_rate
 from graphwright.capture.replay import bind
 from graphwright.errors import NoInitialValue
 from graphwright.ir import Graph, Role
@@ -90,10 +90,8 @@ def _keep_state(
     for number, group in enumerate(optimizer.param_groups):
         for parameter in group["params"]:
             values = torch.zeros(parameter.shape, dtype=parameter.dtype)
-            alone = twin(optimizer, {id(p): p for g in optimizer.param_groups for p in g["params"]})
-            alone.param_groups = [{**group, "params": [values]}]
             had = optimizer.state.get(parameter, {})
-            state = {**initial_state(alone)[values], **had}
+            state = {**initial_state(for_one(optimizer, group, values))[values], **had}
             for key, value in state.items():
                 if not isinstance(value, torch.Tensor):
                     continue

@@ -353,4 +353,6 @@ def _first(queues: dict[_Key, deque[T]], key: _Key) -> T | None:
 
 
 def _lost(rank: int) -> RuntimeError:
-    return RuntimeError(f"connection closed by peer: rank {rank} is gone")
+    return RuntimeError(
+        f"connection closed by peer: rank {rank} is gone, and this one waited for it. If that has returned and not failed, the ranks have made different numbers of steps"
+    )

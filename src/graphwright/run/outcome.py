@@ -73,6 +73,11 @@ class Outcome:
             found.append("nothing was left to train")
         else:
             found.append(self._timed(self.measured))
+        first = next((done.step for done in self.steps if not isfinite(done.loss)), None)
+        if first is not None:
+            found.append(
+                f"from step {first} on the loss is no number: try a lower learning rate, or look at the data"
+            )
         if self.checkpoint is not None:
             found.append(f"saved {self.checkpoint}")
         return found

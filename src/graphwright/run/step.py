@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.batch import named_tensors, split_batch
+from graphwright.capture.batch import named_tensors, refuse_arrays, split_batch
 from graphwright.capture.optimizer import (
     fixed_options,
     is_rate,
@@ -136,6 +136,8 @@ class Step:
 
     def _named(self, batch: Any) -> dict[str, torch.Tensor]:
         inputs, targets = split_batch(batch, has_targets=self.has_targets)
+        refuse_arrays("inputs", inputs)
+        refuse_arrays("targets", targets)
         return {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
 
     def _compare(self, batch: Any) -> None:
@@ -278,10 +280,9 @@ class Step:
         model = self._model
         if any(p.is_meta for p in model.parameters()):
             model = model.to_empty(device=self.world.device)
-        names = model.state_dict(keep_vars=True)
         with torch.no_grad():
             for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-                if name in whole and name in names:
+                if name in whole:
                     tensor.copy_(whole[name])
         return model
 

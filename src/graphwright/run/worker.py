@@ -23,9 +23,11 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import TracebackType
 from typing import cast
 
-from graphwright.errors import NotSendable
+from graphwright import errors
+from graphwright.errors import GraphwrightError, NotSendable
 
 READY = b"ready"
 LOST_PEER = ("closed by peer", "reset by peer", "Broken pipe", "pair closure")
@@ -107,7 +109,10 @@ def _outcome(connection: Connection, threads: int) -> Returned | Raised:
 
 def _describe(error: BaseException) -> Raised:
     inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    lines = traceback.format_exception(type(error), error, inner or error.__traceback__)
+    if isinstance(error, GraphwrightError):  # it says all itself: how it came there is of no use
+        lines = _up_to_the_users(error, inner)
+    else:
+        lines = traceback.format_exception(type(error), error, inner or error.__traceback__)
     said = "".join(traceback.format_exception_only(error))
     headline = next((line for line in said.splitlines() if line[:1].strip()), type(error).__name__)
     return Raised(
@@ -116,6 +121,23 @@ def _describe(error: BaseException) -> Raised:
         time=time.monotonic(),
         lost_peer=any(words in said for words in LOST_PEER),
     )
+
+
+def _up_to_the_users(error: GraphwrightError, inner: TracebackType | None) -> list[str]:
+    """The lines of the user's own program that led to an error of ours, and the error; nothing where there are none."""
+    import torch
+
+    libraries = tuple(str(Path(file).parent) for file in (errors.__file__, torch.__file__))
+    frames = traceback.extract_tb(inner)
+    while frames and (
+        frames[-1].filename.startswith((*libraries, "<"))
+        or frames[-1].filename.endswith("contextlib.py")
+    ):
+        frames.pop()
+    said = traceback.format_exception_only(error)
+    if not frames:
+        return said if "\n" in str(error) else []
+    return ["Traceback (most recent call last):\n", *traceback.format_list(frames), *said]
 
 
 def _leave() -> None:

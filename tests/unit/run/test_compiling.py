@@ -9,7 +9,7 @@ from torch import nn
 
 import graphwright as gw
 from eager import difference
-from graphwright.errors import StepNotBegun
+from graphwright.errors import InvalidBatch, StepNotBegun
 from graphwright.partition import replicate
 
 ADAM = {"optimizer": torch.optim.Adam, "optimizer_options": {"lr": 0.01}}
@@ -37,6 +37,39 @@ def eager_step(model, batch, optimizer, *, accumulate=1, clip_norm=None):
         nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
     optimizer.step()
     return total
+
+
+class Counting(nn.Module):
+    """A model with a buffer that checkpoints of PyTorch leave out."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3).double()
+        self.register_buffer("seen", torch.zeros(3).double(), persistent=False)
+
+    def forward(self, x):
+        made = self.layer(x) + self.seen
+        with torch.no_grad():
+            self.seen.add_(1)
+        return made
+
+
+def test_buffers_that_are_in_no_checkpoint_are_gathered():
+    torch.manual_seed(0)
+    model, (_, batch) = Counting(), model_and_batch()
+    plan, _ = planned(model, batch)
+    step = gw.compile(plan, model, F.cross_entropy, **ADAM, batch=batch)
+    for _ in range(3):
+        step(batch)
+    assert step.gather().seen.tolist() == [3, 3, 3]
+
+
+def test_arrays_are_refused():
+    model, batch = model_and_batch()
+    plan, graph = planned(model, batch)
+    step = gw.compile(plan, model, F.cross_entropy, **ADAM, graph=graph)
+    with pytest.raises(InvalidBatch, match=r"targets is a NumPy ndarray.*torch\.from_numpy"):
+        step((batch[0], batch[1].numpy()))
 
 
 @pytest.mark.parametrize("example", [True, False], ids=["with an example", "at the first batch"])

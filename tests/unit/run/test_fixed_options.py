@@ -57,6 +57,19 @@ def test_weight_decay_in_the_middle_is_refused():
     step(batch)  # nothing was lost
 
 
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [(float("nan"), "is nan, not a finite number"), ("a", "is 'a'; give a number"), (None, "is None; give a number")],
+)  # fmt: skip
+def test_a_rate_that_is_none_is_refused(rate, words):
+    step, batch = make()
+    step.optimizer.param_groups[0]["lr"] = rate
+    with pytest.raises(UnsupportedOptimizer, match=f"learning rate of parameter group 0 {words}"):
+        step(batch)
+    step.optimizer.param_groups[0]["lr"] = 0.1
+    step(batch)  # nothing was lost
+
+
 def test_another_group_is_refused():
     step, batch = make()
     step.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
