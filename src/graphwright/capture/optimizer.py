@@ -111,7 +111,8 @@ def _refuse_another_first_step(optimizer: torch.optim.Optimizer) -> None:
                 later.step()
         except Exception:  # what it cannot do is told when it is recorded
             continue
-        if not numbers_in_state(first) and not torch.allclose(begun, going, rtol=1e-6, atol=0):
+        same = torch.allclose(begun, going, rtol=1e-6, atol=0, equal_nan=True)
+        if not same and not numbers_in_state(first):  # numbers are refused when it is recorded
             raise UnsupportedOptimizer(
                 f"the first step of {type(optimizer).__name__} (parameter group {number}) is another one than those that follow (SGD with dampening does not damp it), and a graph "
                 "has one for all; take one step with the optimizer before it is captured, or leave out that option"
