@@ -124,8 +124,7 @@ def for_one(
 ) -> torch.optim.Optimizer:
     """The same optimizer with the options of one group, for one tensor."""
     made = twin(optimizer, {id(p): p for g in optimizer.param_groups for p in g["params"]})
-    flags = {name: value for name, value in _FLAGS.items() if name in group}
-    made.param_groups = [{**group, **flags, "params": [tensor]}]
+    made.param_groups = [_with_params(group, [tensor])]
     return made
 
 
@@ -139,10 +138,15 @@ def twin(
     made.state = defaultdict(dict)
     made.param_groups = []
     for group in optimizer.param_groups:
-        flags = {name: value for name, value in _FLAGS.items() if name in group}
         params = [replacements[id(p)] for p in group["params"]]
-        made.param_groups.append({**group, **flags, "params": params})
+        made.param_groups.append(_with_params(group, params))
     return made
+
+
+def _with_params(group: Mapping[str, Any], params: list[Tensor]) -> dict[str, Any]:
+    """The same group of other parameters, its kernels called one by one."""
+    flags = {name: value for name, value in _FLAGS.items() if name in group}
+    return {**group, **flags, "params": params}
 
 
 def fixed_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
