@@ -437,6 +437,19 @@ def test_the_module_is_named_and_the_cause_is_kept(caplog: pytest.LogCaptureFixt
     assert not caplog.records  # PyTorch's own log of the same error
 
 
+@pytest.mark.parametrize(
+    ("given", "call"),
+    [
+        ({"loss_fn": F.cross_entropy, "batch": BATCH}, r"loss_fn\(model\(inputs\), targets\)"),
+        ({"batch": BATCH}, r"model\(batch\), whose result is the loss as no loss_fn was given,"),
+        ({"inputs": BATCH[0]}, r"model\(inputs\)"),
+    ],
+)
+def test_the_call_to_try_eagerly_is_that_of_the_step(given: dict[str, Any], call: str) -> None:
+    with pytest.raises(errors.CaptureError, match=f"check that {call} runs eagerly"):
+        capture.capture(nn.Linear(7, 3), **given)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
 def test_inputs_of_another_dtype(dtype: torch.dtype) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))

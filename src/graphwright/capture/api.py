@@ -71,7 +71,7 @@ def capture(
             "inputs=... captures inference; for training give batch=(inputs, targets) with loss_fn and optimizer"
         )
     _check_loss_function(loss_fn)
-    with _ONE_AT_A_TIME, blaming(model):
+    with _ONE_AT_A_TIME, blaming(model, _call(training, loss_fn)):
         if not training:
             step = Step(model, inputs, training=False, autocast=autocast)
         else:
@@ -101,6 +101,15 @@ def capture(
         _report_constant_rates(step.optimizer)
     _report_undescribed(graph)
     return graph
+
+
+def _call(training: bool, loss_fn: object) -> str:
+    """What the step calls, in words."""
+    if not training:
+        return "model(inputs)"
+    if loss_fn is not None:
+        return "loss_fn(model(inputs), targets)"
+    return "model(batch), whose result is the loss as no loss_fn was given,"
 
 
 def _check_loss_function(loss_fn: object) -> None:

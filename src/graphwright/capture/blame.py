@@ -24,19 +24,18 @@ from graphwright.errors import (
     GraphwrightError,
     MutatedGlobal,
 )
+from graphwright.whose import is_users
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LAYERS = tuple(_TORCH + folder + os.sep for folder in ("nn", "distributions"))
-_LIBRARIES = (_TORCH, _OURS, os.path.dirname(os.__file__) + os.sep)
 
 
 def source_line(traceback: TracebackType | None) -> str | None:
-    """Return `file:line: source` of the innermost frame that is neither PyTorch's nor ours."""
+    """Return `file:line: source` of the innermost frame that is the user's."""
     found = None
     while traceback is not None:
         code, number = traceback.tb_frame.f_code, traceback.tb_lineno
-        if not code.co_filename.startswith(_LIBRARIES) and not code.co_filename.startswith("<"):
+        if is_users(code.co_filename):
             text = linecache.getline(code.co_filename, number).strip()
             found = f"{code.co_filename}:{number}: {text}"
         traceback = traceback.tb_next
@@ -48,7 +47,7 @@ def library_line(traceback: TracebackType | None) -> str | None:
     found = None
     while traceback is not None:
         code, number = traceback.tb_frame.f_code, traceback.tb_lineno
-        if not code.co_filename.startswith(_LIBRARIES):
+        if is_users(code.co_filename):
             found = None
         elif code.co_filename.startswith(_LAYERS) and "_call_impl" not in code.co_name:
             text = linecache.getline(code.co_filename, number).strip()
@@ -72,8 +71,8 @@ def module_path(traceback: TracebackType | None, model: nn.Module) -> str | None
 
 
 @contextmanager
-def blaming(model: nn.Module) -> Iterator[None]:
-    """Turn whatever the step raises into a capture error with the line and module that caused it."""
+def blaming(model: nn.Module, call: str) -> Iterator[None]:
+    """Turn whatever the step, which makes this call, raises into a capture error with the line and module that caused it."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     silenced, log.disabled = log.disabled, True  # it would print what is raised here anyway
     try:
@@ -86,7 +85,7 @@ def blaming(model: nn.Module) -> Iterator[None]:
     except GraphwrightError:
         raise
     except Exception as error:
-        translated = _translate(error, _where(error.__traceback__, model))
+        translated = _translate(error, call, _where(error.__traceback__, model))
         translated.cause = error
         raise translated from None
     finally:
@@ -114,7 +113,7 @@ _REMEDIES = {
 _ANY_REMEDY = "use torch.where or a mask instead of a branch, and keep numbers in tensors"
 
 
-def _translate(error: Exception, where: str) -> CaptureError:
+def _translate(error: Exception, call: str, where: str) -> CaptureError:
     text = str(error)
     match error:
         case DataDependentOutputException():
@@ -160,7 +159,7 @@ def _translate(error: Exception, where: str) -> CaptureError:
         case _:
             return CaptureError(
                 f"the step raised {type(error).__name__}: {_first_line(text)}; check that "
-                f"loss_fn(model(inputs), targets) runs eagerly with these shapes and dtypes{where}"
+                f"{call} runs eagerly with these shapes and dtypes{where}"
             )
 
 

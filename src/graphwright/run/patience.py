@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Timer
 from types import FrameType
 
+from graphwright.whose import is_users
+
 NOTICE = 30.0
 """Seconds of waiting before it is said: longer than most steps take, and much shorter than any time limit."""
-_NOT_THE_USERS = ("graphwright", "torch", "contextlib", "multiprocessing", "runpy")
-_GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 
 
 @contextmanager
@@ -66,9 +66,8 @@ def where() -> str:
     """The line of the user's own program that has led here, if there is one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        module = frame.f_globals.get("__package__") or frame.f_globals.get("__name__") or ""
         file = frame.f_code.co_filename
-        if module.partition(".")[0] not in _NOT_THE_USERS and not file.startswith(_GENERATED):
+        if is_users(file):
             return f"{Path(file).name}, line {frame.f_lineno}"
         frame = frame.f_back
     return ""

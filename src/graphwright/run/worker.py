@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from graphwright import errors
 from graphwright.errors import GraphwrightError, NotSendable
+from graphwright.whose import is_users
 
 READY = b"ready"
 LOST_PEER = ("closed by peer", "reset by peer", "Broken pipe", "pair closure")
@@ -125,14 +125,8 @@ def _describe(error: BaseException) -> Raised:
 
 def _up_to_the_users(error: GraphwrightError, inner: TracebackType | None) -> list[str]:
     """The lines of the user's own program that led to an error of ours, and the error; nothing where there are none."""
-    import torch
-
-    libraries = tuple(str(Path(file).parent) for file in (errors.__file__, torch.__file__))
     frames = traceback.extract_tb(inner)
-    while frames and (
-        frames[-1].filename.startswith((*libraries, "<"))
-        or frames[-1].filename.endswith("contextlib.py")
-    ):
+    while frames and not is_users(frames[-1].filename):
         frames.pop()
     said = traceback.format_exception_only(error)
     if not frames:
