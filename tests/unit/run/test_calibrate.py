@@ -232,6 +232,14 @@ def test_indices_are_drawn_from_the_rows_that_there_are():
     assert set(index.tolist()) == set(range(7))
 
 
+def test_masks_come_in_runs_of_both_values():
+    attrs, call = example("aten.where")
+    mask = TensorType((300,), "bool")
+    sampled = sample_inputs("aten.where", attrs, Types((mask, *call.inputs[1:]), call.outputs))[0]
+    changes = int((sampled[1:] != sampled[:-1]).sum())
+    assert 0 < changes < 10
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("op", sorted(_examples()))
 def test_every_described_operator_takes_its_samples(op):
