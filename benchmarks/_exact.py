@@ -36,18 +36,18 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import zoo
+from graphwright.aten.batches import map_tensors
+from graphwright.aten.optimizers import make_optimizer
 from graphwright.capture import advance, bind, replay
-from graphwright.capture.batch import map_tensors
-from graphwright.capture.optimizer import make_optimizer
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
 from graphwright.machine import Cluster, cluster
 from graphwright.partition import random_plan, replicate
 from graphwright.plans import Plan, Program, boxes
-from graphwright.run.draw import is_random
-from graphwright.run.local import cut
+from graphwright.run.processes.world import world
+from graphwright.run.program.regions import cut
+from graphwright.run.random.draw import is_random
 from graphwright.run.step import Step
-from graphwright.run.world import world
 from graphwright.zoo import Workload
 
 STEPS = 3

@@ -19,13 +19,13 @@ import torch
 
 from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
+from graphwright.aten.invoke import call_kernel
 from graphwright.capture import replay
-from graphwright.capture.invoke import call_kernel
 from graphwright.ir import CONSTANT_OP, DTYPE_BYTES, Graph, Role
 from graphwright.machine import Cluster, Level, Store
 from graphwright.partition import replicate
-from graphwright.run.calibrate import calibrate, calls_of
-from graphwright.run.hardware import find_target
+from graphwright.run.measure.hardware import find_target
+from graphwright.run.measure.operators import calibrate, calls_of
 from graphwright.simulate import CostModel, simulate
 
 LIMIT = 0.30

@@ -24,14 +24,14 @@ from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph
 from graphwright.machine import Cluster, cluster
 from graphwright.partition import data_parallel
-from graphwright.partition.baselines import layers
-from graphwright.partition.build import Model
-from graphwright.partition.coarsen import Coarse, coarsen
-from graphwright.partition.exhaustive import search
-from graphwright.partition.mcmc import anneal
-from graphwright.partition.space import Space
-from graphwright.partition.systems import other_plan
-from graphwright.partition.tied import Tied
+from graphwright.partition.estimate.additive import Model
+from graphwright.partition.recipes.plain import layers
+from graphwright.partition.recipes.systems import other_plan
+from graphwright.partition.search.annealing.chains import anneal
+from graphwright.partition.search.reference.exhaustive import search
+from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.space.coarsen import Coarse, coarsen
+from graphwright.partition.space.strategies import Space
 from graphwright.plans import Mesh, Plan, Replicate, Strategy, make_plan
 from graphwright.simulate import CostModel
 from graphwright.tasks import Site, place_node

@@ -26,7 +26,7 @@ from graphwright import zoo
 from graphwright.ir import Graph
 from graphwright.machine import PICOSECONDS, Cluster, cluster
 from graphwright.partition import data_parallel
-from graphwright.partition.space import valid_strategy
+from graphwright.partition.space.strategies import valid_strategy
 from graphwright.plans import Plan, Strategy
 from graphwright.simulate import CostModel, Incremental, schedule
 from graphwright.tasks import Expansion, Site, assemble

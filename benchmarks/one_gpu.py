@@ -23,11 +23,11 @@ import torch
 import graphwright as gw
 from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
-from graphwright.capture.batch import split_batch
+from graphwright.aten.batches import split_batch
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
-from graphwright.run.counters import Drawn, fill, find_kernel
-from graphwright.run.recorded import SWITCH
+from graphwright.run.program.cuda_graph import SWITCH
+from graphwright.run.random.philox import Drawn, fill, find_kernel
 from graphwright.zoo.workload import Workload
 
 CASES = {

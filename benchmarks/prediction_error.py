@@ -33,7 +33,7 @@ from graphwright.machine import Cluster, Store, cluster
 from graphwright.partition import data_parallel, random_plan
 from graphwright.plans import Plan, make_plan
 from graphwright.run import calibrate, calls_of_plan
-from graphwright.run.measure_links import measure_local
+from graphwright.run.measure.links import measure_local
 from graphwright.simulate import CostModel, Simulator
 from graphwright.tasks import Site
 from graphwright.zoo.workload import Workload

@@ -22,7 +22,7 @@ from pathlib import Path
 from _report import Options, commit, finish, parse_options, print_table, save_result
 from graphwright import zoo
 from graphwright.ir import save
-from graphwright.report.pictures import (
+from graphwright.report.pictures.style import (
     GREY,
     HUES,
     add_caption,
@@ -46,7 +46,7 @@ import json, resource, sys, time
 import graphwright as gw
 from graphwright import ir, zoo
 from graphwright.partition import Model, Space, coarsen, least, narrow, sizes_of, track
-from graphwright.partition.candidates import TRACKING
+from graphwright.partition.search.frontier.candidates import TRACKING
 from graphwright.simulate import CostModel
 
 def search(graph, on):

@@ -34,11 +34,11 @@ from graphwright.partition import (
     sizes_of,
     track,
 )
-from graphwright.partition.api import MARGIN
-from graphwright.partition.candidates import spread
+from graphwright.partition.plan import MARGIN
+from graphwright.partition.search.frontier.candidates import spread
 from graphwright.plans import Figures, Frontier, Plan, figures_of, make_frontier
 from graphwright.report import plot_frontier
-from graphwright.report.pictures import (
+from graphwright.report.pictures.style import (
     HUES,
     INK,
     add_caption,

@@ -18,7 +18,7 @@ from graphwright import zoo
 from graphwright.ir import Graph
 from graphwright.machine import cluster
 from graphwright.partition import Model, coarsen, least, narrow, recursive
-from graphwright.partition.recursive import TOFU
+from graphwright.partition.search.recursive import TOFU
 from graphwright.simulate import CostModel, simulate
 
 CASES = (

@@ -24,12 +24,12 @@ from torch import nn
 import graphwright as gw
 from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
-from graphwright.capture.batch import split_batch
+from graphwright.aten.batches import split_batch
 from graphwright.errors import WorkerFailed
 from graphwright.machine import Store, cluster
 from graphwright.partition import data_parallel
 from graphwright.plans import Plan, figures_of
-from graphwright.run.measure_links import measure_local
+from graphwright.run.measure.links import measure_local
 from graphwright.simulate import CostModel
 from graphwright.zoo.workload import Workload
 

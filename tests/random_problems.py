@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from graphwright.partition.problem import Problem, Table
+from graphwright.partition.estimate.problem import Problem, Table
 
 SHAPES = ("single", "loose", "chain", "tree", "series-parallel", "general", "skips", "hub", "parts")
 

@@ -8,12 +8,12 @@ from functools import partial
 
 import torch
 
-from graphwright.capture.replay import advance, bind, replay
+from graphwright.aten.replay import advance, bind, replay
 from graphwright.lower import lower
 from graphwright.plans import boxes
-from graphwright.run.local import cut
-from graphwright.run.messages import exchange, gather, scatter
-from graphwright.run.module import build_module, run_module
+from graphwright.run.links.messages import exchange, gather, scatter
+from graphwright.run.program.module import build_module, run_module
+from graphwright.run.program.regions import cut
 
 CPU = torch.device("cpu")
 PATIENCE = 20.0

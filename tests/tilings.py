@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import torch
 
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 from graphwright.describe import Types, Ways, properties, splits, tile
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import Attrs, TensorType
@@ -27,7 +27,7 @@ from graphwright.plans import (
     boxes,
 )
 from graphwright.run import run_tile, run_tiling
-from graphwright.run.parts import combine, tolerance_of
+from graphwright.run.check.parts import combine, tolerance_of
 from graphwright.tasks import place
 
 Inputs = Sequence[torch.Tensor | None]

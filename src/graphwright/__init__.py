@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from graphwright.version import __version__
 
 if TYPE_CHECKING:
+    from graphwright.aten.replay import replay
     from graphwright.capture.api import capture
-    from graphwright.capture.replay import replay
     from graphwright.describe import reference, splits, types_of
     from graphwright.describe.registry import describe
     from graphwright.errors import GraphwrightError
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from graphwright.machine import cluster
     from graphwright.partition import plan, profile
     from graphwright.plans import Frontier, Plan, Strategy
-    from graphwright.report.plot import plot
+    from graphwright.report.pictures.plot import plot
     from graphwright.run import check_operator
-    from graphwright.run.compiling import compile_step as compile
-    from graphwright.run.launch import launch
+    from graphwright.run.compile import compile_step as compile
+    from graphwright.run.processes.launch import launch
     from graphwright.simulate.api import simulate
 
 _WHERE = {

@@ -23,8 +23,8 @@ from graphwright.errors import (
 )
 from graphwright.ir import TensorType
 from graphwright.plans import Mesh, Sharding, replicated
-from graphwright.run.checkpoint import latest, load, load_into_module, save
-from graphwright.run.shards import Shard
+from graphwright.run.checkpoint.save_load import latest, load, load_into_module, save
+from graphwright.run.checkpoint.shards import Shard
 
 ONE = Mesh((0,), (1,))
 
@@ -266,7 +266,7 @@ print("mounted", flush=True)
 from pathlib import Path
 from graphwright.errors import CheckpointNotSaved
 from test_checkpoint_errors import check_former, shards_of
-from graphwright.run.checkpoint import save
+from graphwright.run.checkpoint.save_load import save
 run = Path({folder!r}) / "run"
 former = save(run, 1, shards_of(a=torch.ones(4, 2), b=torch.ones(3)))
 for size in (1_000_000, 70_000, 60_000):

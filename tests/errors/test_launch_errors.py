@@ -8,8 +8,8 @@ import pytest
 
 from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed
 from graphwright.machine import num_cores
-from graphwright.run.launch import launch
-from graphwright.run.rendezvous import listen
+from graphwright.run.processes.launch import launch
+from graphwright.run.processes.rendezvous import listen
 
 
 class Unreadable:
@@ -79,7 +79,7 @@ def test_arguments_that_cannot_be_sent():
 
 def test_a_session_without_a_file():
     program = (
-        "from graphwright.run.launch import launch\n"
+        "from graphwright.run.processes.launch import launch\n"
         "def double(x): return 2 * x\n"
         "launch(2)(double, 1)\n"
     )
@@ -119,7 +119,7 @@ def test_a_result_that_cannot_be_read():
 
 def test_a_script_without_its_guard(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("from graphwright.run.launch import launch\nlaunch(2)(print)\n")
+    script.write_text("from graphwright.run.processes.launch import launch\nlaunch(2)(print)\n")
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, check=False, timeout=50
     )
@@ -134,7 +134,7 @@ def test_a_module_that_cannot_be_imported_in_a_worker(tmp_path):
     (tmp_path / "fussy.py").write_text(
         "import os\nif 'RANK' in os.environ:\n    raise ImportError('not in a worker')\ndef f(): pass\n"
     )
-    program = "from graphwright.run.launch import launch\nif __name__ == '__main__':\n    import fussy\n    launch(2)(fussy.f)\n"
+    program = "from graphwright.run.processes.launch import launch\nif __name__ == '__main__':\n    import fussy\n    launch(2)(fussy.f)\n"
     (tmp_path / "script.py").write_text(program)
     done = subprocess.run(
         [sys.executable, tmp_path / "script.py"],
@@ -147,7 +147,7 @@ def test_a_module_that_cannot_be_imported_in_a_worker(tmp_path):
 
 
 def test_a_function_that_is_defined_for_the_main_program_alone(tmp_path):
-    program = "from graphwright.run.launch import launch\nif __name__ == '__main__':\n    def f(): pass\n    launch(2)(f)\n"
+    program = "from graphwright.run.processes.launch import launch\nif __name__ == '__main__':\n    def f(): pass\n    launch(2)(f)\n"
     (tmp_path / "script.py").write_text(program)
     command = [sys.executable, tmp_path / "script.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
@@ -157,7 +157,7 @@ def test_a_function_that_is_defined_for_the_main_program_alone(tmp_path):
     )
 
 
-JOIN = "import sys; from graphwright.run.world import world; print(world(timeout=float(sys.argv[1])))"  # fmt: skip
+JOIN = "import sys; from graphwright.run.processes.world import world; print(world(timeout=float(sys.argv[1])))"  # fmt: skip
 
 
 def join(seconds, **variables):

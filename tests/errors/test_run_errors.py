@@ -23,8 +23,8 @@ from graphwright.errors import (
     PlanMismatch,
     UnknownModel,
 )
-from graphwright.run.crew import Member
 from graphwright.run.elastic import elastic
+from graphwright.run.processes.supervisor import Member
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be(tmp_path):
 
 
 def test_a_checkpoint_of_another_model_and_one_that_would_be_mixed_up(tmp_path):
-    from graphwright.run.checkpoint import save
+    from graphwright.run.checkpoint.save_load import save
 
     save(tmp_path, 3, {}, extra={"num_steps": 3})
     resume = ("mlp", "--small", "--workers", 2, "--checkpoint", tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from graphwright.errors import InvalidTaskGraph
 from graphwright.plans import TaskGraph
-from graphwright.simulate.delta import DeltaSchedule
+from graphwright.simulate.delta.schedule import DeltaSchedule
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from task_graphs import make_task_graph, make_values

@@ -19,10 +19,11 @@ from torch import nn
 from graphwright.errors import CheckpointMismatch, CheckpointNotSaved, InvalidShard
 from graphwright.ir import TensorType
 from graphwright.plans import Mesh, Sharding, boxes, replicated
-from graphwright.run import checkpoint_folder, checkpoint_write
-from graphwright.run.checkpoint import latest, load, load_into_module, save
-from graphwright.run.dtensors import from_dtensor, reshard, to_dtensor
-from graphwright.run.shards import Shard
+from graphwright.run.checkpoint import folder as checkpoint_folder
+from graphwright.run.checkpoint import write as checkpoint_write
+from graphwright.run.checkpoint.dtensors import from_dtensor, reshard, to_dtensor
+from graphwright.run.checkpoint.save_load import latest, load, load_into_module, save
+from graphwright.run.checkpoint.shards import Shard
 
 WORLDS = (0, 1, 2, 3, 4)  # 0: one process without a process group
 

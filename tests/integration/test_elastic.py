@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from graphwright.errors import WorkerFailed
-from graphwright.run.checkpoint import save
+from graphwright.run.checkpoint.save_load import save
 from graphwright.run.elastic import elastic
 
 

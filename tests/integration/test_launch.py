@@ -15,8 +15,8 @@ from torch import nn
 
 from graphwright.errors import WorkerFailed, WorkerTimedOut
 from graphwright.plans import Plan
-from graphwright.run.launch import launch
-from graphwright.run.world import leave, world
+from graphwright.run.processes.launch import launch
+from graphwright.run.processes.world import leave, world
 
 
 @pytest.fixture(autouse=True)
@@ -297,7 +297,7 @@ def test_what_workers_start_ends_with_them(tmp_path, then):
 
 SCRIPT = """
 import os, sys, time
-from graphwright.run.launch import launch
+from graphwright.run.processes.launch import launch
 
 def sleep(folder):
     with open(os.path.join(folder, "rank" + os.environ["RANK"]), "w") as file:
@@ -346,7 +346,7 @@ def test_the_same_function_under_torchrun(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import os, torch, torch.distributed as dist\n"
-        "from graphwright.run.world import leave, world\n"
+        "from graphwright.run.processes.world import leave, world\n"
         "here = world(timeout=40)\n"
         "total = torch.tensor(here.rank + 1)\n"
         "dist.all_reduce(total)\n"

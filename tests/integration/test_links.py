@@ -12,10 +12,11 @@ import graphwright as gw
 from graphwright.errors import WorkerTimedOut
 from graphwright.ir import TensorType
 from graphwright.plans import Collective, Exchange
-from graphwright.run import meeting, world
-from graphwright.run.links import GroupLinks
-from graphwright.run.meeting import SWITCH
-from graphwright.run.world import leave
+from graphwright.run import world
+from graphwright.run.links import connect as meeting
+from graphwright.run.links.collectives import GroupLinks
+from graphwright.run.links.connect import SWITCH
+from graphwright.run.processes.world import leave
 
 BOTH = (0, 1)
 COUNT = 100

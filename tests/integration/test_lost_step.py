@@ -8,7 +8,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright.errors import StepLost
-from graphwright.partition.baselines import baseline
+from graphwright.partition.recipes.plain import baseline
 
 STEPS = 3
 

@@ -1,7 +1,7 @@
 """What collectives between real processes take, measured and used by the cost model."""
 
 from graphwright.machine import Store, cluster
-from graphwright.run.measure_links import KINDS, LinkTime, axes_of, in_order, measure_local
+from graphwright.run.measure.links import KINDS, LinkTime, axes_of, in_order, measure_local
 from graphwright.simulate import CostModel
 from graphwright.simulate.communication import load_tables, signature
 

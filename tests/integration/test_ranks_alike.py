@@ -6,7 +6,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright.errors import RanksDiffer, WorkerFailed
-from graphwright.partition.baselines import baseline
+from graphwright.partition.recipes.plain import baseline
 from graphwright.run import world
 
 

@@ -10,7 +10,7 @@ import torch
 
 import eager
 from graphwright import capture, zoo
-from graphwright.capture.batch import map_tensors
+from graphwright.aten.batches import map_tensors
 from graphwright.ir import Role
 
 pytestmark = pytest.mark.filterwarnings("ignore:no description")

@@ -9,7 +9,7 @@ from torch import nn
 import graphwright as gw
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
-from graphwright.run import patience
+from graphwright.run.processes import notices
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="Inductor needs a C++ compiler on CPUs"),
@@ -49,7 +49,7 @@ last = images.to(memory_format=torch.channels_last)
     ids=["padded pooling", "channels last", "attention and dropout"],
 )
 def test_compiled_steps_train_the_same(make, batch, monkeypatch, capsys):
-    monkeypatch.setattr(patience, "NOTICE", 0.1)
+    monkeypatch.setattr(notices, "NOTICE", 0.1)
     trained = []
     for torch_compile in (False, True):
         torch.manual_seed(0)

@@ -8,8 +8,8 @@ import torch
 from test_coverage import families
 
 from graphwright import zoo
+from graphwright.aten.batches import map_tensors
 from graphwright.capture import bind, capture, replay
-from graphwright.capture.batch import map_tensors
 from graphwright.describe import types_of
 from graphwright.ir import CONSTANT_OP, Graph
 from graphwright.run import check_operator

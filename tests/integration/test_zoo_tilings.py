@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from graphwright import zoo
+from graphwright.aten.batches import map_tensors
 from graphwright.capture import bind, capture, replay
-from graphwright.capture.batch import map_tensors
 from graphwright.describe import types_of
 from graphwright.ir import CONSTANT_OP, Graph
 from tilings import Call, Tally, adding_sets, check_placement, check_ways, random_ways

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from cases import complete, load_cases
 
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 from graphwright.describe import descriptions, splits
 from graphwright.ir import write_atomically
-from graphwright.run.check import types_of
+from graphwright.run.check.operator import types_of
 
 TARGET = Path(__file__).parents[2] / "src" / "graphwright" / "report" / "examples.json"
 NUM_DRAWS = 60

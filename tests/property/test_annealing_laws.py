@@ -12,13 +12,13 @@ from graphwright import zoo
 from graphwright.errors import InvalidStrategy
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
-from graphwright.partition.bounds import tabulate
-from graphwright.partition.build import Model
-from graphwright.partition.coarsen import coarsen
-from graphwright.partition.mcmc import anneal
-from graphwright.partition.proposals import Proposals
-from graphwright.partition.space import Space
-from graphwright.partition.tied import Tied
+from graphwright.partition.estimate.additive import Model
+from graphwright.partition.search.annealing.chains import anneal
+from graphwright.partition.search.annealing.proposals import Proposals
+from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.search.reference.lower_bounds import tabulate
+from graphwright.partition.space.coarsen import coarsen
+from graphwright.partition.space.strategies import Space
 from graphwright.plans import make_plan
 from graphwright.simulate import CostModel, Incremental, simulate
 from graphwright.tasks import Expansion

@@ -11,13 +11,13 @@ from cases import CASES, complete, load_cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 from graphwright.describe import descriptions, splits
-from graphwright.run import counters
-from graphwright.run.check import types_of
-from graphwright.run.counters import fill
-from graphwright.run.draw import Drawn, draw, is_random
-from graphwright.run.parts import join_parts, run_part
+from graphwright.run.check.operator import types_of
+from graphwright.run.check.parts import join_parts, run_part
+from graphwright.run.random import philox as counters
+from graphwright.run.random.draw import Drawn, draw, is_random
+from graphwright.run.random.philox import fill
 
 CPU = torch.device("cpu")
 RANDOM = [d.op for d in descriptions() if is_random(d.op)]

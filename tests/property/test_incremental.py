@@ -8,7 +8,7 @@ import pytest
 from graphwright.machine import PICOSECONDS
 from graphwright.plans import make_plan
 from graphwright.simulate import CostModel, Incremental
-from graphwright.simulate.delta_kernels import FIRST_OUT, KEY, NEXT_OUT, TARGET
+from graphwright.simulate.delta.kernels import FIRST_OUT, KEY, NEXT_OUT, TARGET
 from graphwright.simulate.engine import schedule
 from graphwright.tasks import Expansion, Site, assemble
 from random_plans import any_keep, any_plan, any_strategy, random_graph, two_pass_graph, zoo_graph

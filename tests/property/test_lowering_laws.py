@@ -20,7 +20,7 @@ from graphwright.lower.moves import lower_slice
 from graphwright.machine import cluster
 from graphwright.partition import random_plan
 from graphwright.plans import Call, Exchange, Program, as_box, boxes
-from graphwright.run.module import build_module, run_module
+from graphwright.run.program.module import build_module, run_module
 from graphwright.simulate import CostModel
 from graphwright.tasks import Movements
 from programs import check_cover, check_meetings, check_programs, meets, programs_of, shared

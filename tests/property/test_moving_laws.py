@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphwright.ir import TensorType
 from graphwright.machine import cluster
-from graphwright.partition.moving import Prices
+from graphwright.partition.estimate.moving.tables import Prices
 from graphwright.plans import Partial, Replicated, Sharding, Split, whole_mesh
 from graphwright.simulate.costs import CostModel
 from graphwright.tasks import gather_then_slice, reshard

@@ -11,7 +11,7 @@ import graphwright as gw
 from additive import COSTS, codes, random_assignment, recomputed
 from graphwright.machine import cluster
 from graphwright.partition import Model, assignment_of, coarsen, least, recursive, track
-from graphwright.partition.moving import Prices
+from graphwright.partition.estimate.moving.tables import Prices
 from graphwright.plans import figures_of
 from graphwright.simulate import simulate
 from graphwright.tasks import place_node

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from graphwright.errors import DoesNotFit, NothingFound
-from graphwright.partition import exact
-from graphwright.partition.eliminate import least, objective, sweep
-from graphwright.partition.frontier import track
-from graphwright.partition.problem import Problem, Table
+from graphwright.partition.estimate.problem import Problem, Table
+from graphwright.partition.search.elimination.weighted import least, objective, sweep
+from graphwright.partition.search.frontier.tracking import track
+from graphwright.partition.search.reference import milp as exact
 from random_problems import SHAPES, brute_force, costs_of, covers, random_problem
 
 SEEDS = range(20)
@@ -123,8 +123,8 @@ def test_precision_is_kept(shape, bounds):
 @pytest.mark.parametrize("shape", ["general", "hub", "skips"])
 def test_what_is_too_wide_is_found_in_part(shape, monkeypatch):
     """With hardly any way to fix variables allowed, what is found is possible and, at the ends, not far off."""
-    monkeypatch.setattr("graphwright.partition.frontier.MOST_TRIALS", 2)
-    monkeypatch.setattr("graphwright.partition.eliminate.MOST_TRIALS", 2)
+    monkeypatch.setattr("graphwright.partition.search.frontier.tracking.MOST_TRIALS", 2)
+    monkeypatch.setattr("graphwright.partition.search.elimination.weighted.MOST_TRIALS", 2)
     inexact = 0
     for seed in SEEDS:
         problem, frontier = solved(shape, seed)

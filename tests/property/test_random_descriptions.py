@@ -16,7 +16,7 @@ from graphwright.describe import Types, linear_sets, reference_of, splits_of, tr
 from graphwright.describe.reference import _Evaluator
 from graphwright.errors import DescriptionError, MisalignedSplit
 from graphwright.ir import TensorType
-from graphwright.run.parts import run_split
+from graphwright.run.check.parts import run_split
 from graphwright.symbolic import Poly
 from random_descriptions import RandomCall
 

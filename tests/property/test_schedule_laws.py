@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphwright.plans import CATEGORIES, TaskGraph
-from graphwright.simulate.delta import DeltaSchedule
+from graphwright.simulate.delta.schedule import DeltaSchedule
 from graphwright.simulate.engine import Schedule, schedule
 from graphwright.simulate.memory import memory
 from task_graphs import (

@@ -12,9 +12,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from graphwright.aten.optimizers import ConstantLearningRate
+from graphwright.aten.replay import advance, bind, replay
 from graphwright.capture.api import UndescribedOperators, capture
-from graphwright.capture.optimizer import ConstantLearningRate
-from graphwright.capture.replay import advance, bind, replay
 from graphwright.ir import Graph
 
 __all__ = [

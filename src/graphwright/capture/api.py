@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.capture.batch import split_batch
+from graphwright.aten.autocast import check_autocast, surrounding
+from graphwright.aten.batches import BatchDim, split_batch
+from graphwright.aten.optimizers import ConstantLearningRate, OptimizerLike, make_optimizer
 from graphwright.capture.blame import blaming
-from graphwright.capture.casts import check_autocast, surrounding
 from graphwright.capture.clip import check_clip_norm
-from graphwright.capture.micro import BatchDim, check_accumulation
-from graphwright.capture.optimizer import ConstantLearningRate, OptimizerLike, make_optimizer
+from graphwright.capture.micro import check_accumulation
 from graphwright.capture.step import LossFunction, Step
 from graphwright.describe import is_described
 from graphwright.errors import (

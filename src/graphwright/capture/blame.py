@@ -24,7 +24,7 @@ from graphwright.errors import (
     GraphwrightError,
     MutatedGlobal,
 )
-from graphwright.whose import is_users
+from graphwright.user_code import is_users
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LAYERS = tuple(_TORCH + folder + os.sep for folder in ("nn", "distributions"))

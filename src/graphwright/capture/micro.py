@@ -9,16 +9,13 @@ has none is named in `batch_dim` with None, and is read whole by all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
-from graphwright.capture.batch import map_named, named_tensors
+from graphwright.aten.batches import BatchDim, map_named, named_tensors
 from graphwright.errors import InvalidAccumulation
-
-BatchDim = int | Mapping[str, int | None]
-"""The dim of all tensors of a batch along which samples lie, or that of each by its name (0 for the others; None: it has none)."""
 
 
 def check_accumulation(accumulate: object, inputs: Any, targets: Any, batch_dim: BatchDim) -> None:

@@ -19,21 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.capture.assemble import Results, assemble
-from graphwright.capture.batch import call, map_named, named_tensors, refuse_arrays
-from graphwright.capture.casts import casting, without_autocast
-from graphwright.capture.clip import clip
-from graphwright.capture.functional import (
-    Functionalisation,
-    as_parameter,
-    functional,
-    stamp,
-    swapped,
-    value_of,
-)
-from graphwright.capture.hooks import carry_hooks
-from graphwright.capture.micro import BatchDim, micro_batches
-from graphwright.capture.optimizer import (
+from graphwright.aten.autocast import casting, without_autocast
+from graphwright.aten.batches import BatchDim, call, map_named, named_tensors, refuse_arrays
+from graphwright.aten.optimizers import (
     RATE,
     STEP,
     blamed_on,
@@ -44,11 +32,21 @@ from graphwright.capture.optimizer import (
     stepping,
     twin,
 )
-from graphwright.capture.recorder import Recorder
+from graphwright.capture.clip import clip
+from graphwright.capture.micro import micro_batches
+from graphwright.capture.record.assemble import Results, assemble
+from graphwright.capture.record.functional import (
+    Functionalisation,
+    as_parameter,
+    functional,
+    stamp,
+    swapped,
+    value_of,
+)
+from graphwright.capture.record.hooks import carry_hooks
+from graphwright.capture.record.recorder import Recorder
+from graphwright.capture.record.tape import Value
 from graphwright.capture.recurrent import unrolled
-from graphwright.capture.tape import Value
-from graphwright.capture.unmerge import unmerge
-from graphwright.capture.unmerge_rules import RULES, elementwise
 from graphwright.errors import (
     ComplexInput,
     InvalidBatch,
@@ -57,6 +55,8 @@ from graphwright.errors import (
     UnsupportedOptimizer,
 )
 from graphwright.ir import Graph, Phase, Role
+from graphwright.rewrite.unmerge.merged import unmerge
+from graphwright.rewrite.unmerge.rules import RULES, elementwise
 
 LossFunction = Callable[[Any, Any], Tensor]
 

@@ -70,7 +70,7 @@ def calibrate(
     """
     from graphwright import report
     from graphwright.ir import write_atomically
-    from graphwright.run.hardware import find_target
+    from graphwright.run.measure.hardware import find_target
 
     check_output(output, REPORT_SUFFIXES)
     if model is None and cluster is not None:
@@ -104,7 +104,7 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
     from graphwright.ir import format_bytes, write_atomically
     from graphwright.machine import Store
     from graphwright.machine import cluster as find_cluster
-    from graphwright.run.measure_links import measure_local
+    from graphwright.run.measure.links import measure_local
 
     if not cluster.startswith("local:"):
         raise typer.BadParameter(

@@ -8,7 +8,14 @@
 from graphwright.frozen import FrozenDict
 from graphwright.machine.cluster import PICOSECONDS, Axis, Cluster, HostLink, Level, Link
 from graphwright.machine.device import Device
-from graphwright.machine.local import Gpu, MachineInfo, inspect_machine, local_cluster, num_cores
+from graphwright.machine.local import (
+    Gpu,
+    MachineInfo,
+    free_host_memory,
+    inspect_machine,
+    local_cluster,
+    num_cores,
+)
 from graphwright.machine.names import cluster, preset_names
 from graphwright.machine.quantities import parse_quantity
 from graphwright.machine.store import STORE_VERSION, Measurement, Store, default_path
@@ -33,6 +40,7 @@ __all__ = [
     "Store",
     "cluster",
     "default_path",
+    "free_host_memory",
     "from_toml",
     "inspect_machine",
     "load",

@@ -113,6 +113,19 @@ def num_cores() -> int:
     return max(1, cores)
 
 
+def free_host_memory() -> int:
+    """Bytes that this process can still allocate: what the system has, and what its control group leaves."""
+    free = [
+        int(line.split()[1]) * 1024
+        for line in _read("/proc/meminfo").splitlines()
+        if line.startswith("MemAvailable:")
+    ]
+    limit, used = (_read(f"/sys/fs/cgroup/memory.{n}").strip() for n in ("max", "current"))
+    if limit.isdigit() and used.isdigit():
+        free.append(max(0, int(limit) - int(used)))
+    return min(free, default=_memory())
+
+
 def _core_operations() -> int:
     """float32 operations a cycle of one core."""
     flags: set[str] = set()

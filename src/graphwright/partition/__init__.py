@@ -8,7 +8,11 @@ plan        all of it, simulated                              mcmc        FlexFl
 profile     the same for every number of devices              greedy, systems, baselines   what others do
 """
 
-from graphwright.partition.api import (
+from graphwright.partition.estimate.additive import Model
+from graphwright.partition.estimate.problem import Assignment, Problem, Table
+from graphwright.partition.evaluate import evaluate, largest_tensors
+from graphwright.partition.explain import Reason, assignment_of, explain
+from graphwright.partition.plan import (
     ALGORITHMS,
     OBJECTIVES,
     Report,
@@ -17,24 +21,26 @@ from graphwright.partition.api import (
     plan,
     sizes_of,
 )
-from graphwright.partition.baselines import BASELINES, baseline, data_parallel, layers, replicate
-from graphwright.partition.build import Model
-from graphwright.partition.candidates import candidates
-from graphwright.partition.coarsen import Coarse, Group, Weight, coarsen
-from graphwright.partition.eliminate import least
-from graphwright.partition.evaluate import evaluate, largest_tensors
-from graphwright.partition.exact import solve
-from graphwright.partition.frontier import Tracked, track
-from graphwright.partition.greedy import greedy
-from graphwright.partition.joint import typical
-from graphwright.partition.mcmc import Annealed, anneal
-from graphwright.partition.narrow import narrow
-from graphwright.partition.problem import Assignment, Problem, Table
 from graphwright.partition.profile import Profile, Row, profile
-from graphwright.partition.recursive import Recursion, recursive
-from graphwright.partition.space import Space, random_plan, random_strategy
-from graphwright.partition.systems import RECIPES, SYSTEMS, other_plan
-from graphwright.partition.why import Reason, assignment_of, explain
+from graphwright.partition.recipes.plain import (
+    BASELINES,
+    baseline,
+    data_parallel,
+    layers,
+    replicate,
+)
+from graphwright.partition.recipes.systems import RECIPES, SYSTEMS, other_plan
+from graphwright.partition.search.annealing.chains import Annealed, anneal
+from graphwright.partition.search.elimination.weighted import least
+from graphwright.partition.search.frontier.candidates import candidates
+from graphwright.partition.search.frontier.tracking import Tracked, track
+from graphwright.partition.search.greedy import greedy
+from graphwright.partition.search.narrow import narrow
+from graphwright.partition.search.recursive import Recursion, recursive
+from graphwright.partition.search.reference.milp import solve
+from graphwright.partition.space.coarsen import Coarse, Group, Weight, coarsen
+from graphwright.partition.space.group_choices import typical
+from graphwright.partition.space.strategies import Space, random_plan, random_strategy
 
 __all__ = [
     "ALGORITHMS",

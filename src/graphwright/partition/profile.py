@@ -9,7 +9,7 @@ from graphwright.errors import DoesNotFit, InvalidOption
 from graphwright.ir import Graph, format_bytes
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.partition.api import Report, plan, sizes_of
+from graphwright.partition.plan import Report, plan, sizes_of
 from graphwright.plans import Plan, figures_of, format_seconds
 from graphwright.tasks import Costs
 

@@ -19,10 +19,10 @@ from graphwright.partition import Report
 from graphwright.pipeline.planning import PLAN_NAMES, RunOptions, choose_plan, graph_of, plan_for
 from graphwright.pipeline.session import Session
 from graphwright.plans import Plan, check_plan
-from graphwright.run.checkpoint import examine
-from graphwright.run.checkpoint_folder import latest
+from graphwright.run.checkpoint.folder import latest
+from graphwright.run.checkpoint.save_load import examine
 from graphwright.run.outcome import Outcome
-from graphwright.run.rendezvous import read_variables
+from graphwright.run.processes.rendezvous import read_variables
 from graphwright.run.step import kept_inputs
 from graphwright.run.training import Make
 

@@ -12,11 +12,11 @@ from graphwright.ir import Graph
 from graphwright.pipeline.planning import RunOptions, graph_of, plan_for
 from graphwright.plans import Plan
 from graphwright.run import launch, world
-from graphwright.run.checkpoint_folder import latest
-from graphwright.run.compare import compare, doubled, same_program
+from graphwright.run.check.training import compare, doubled, same_program
+from graphwright.run.checkpoint.folder import latest
 from graphwright.run.elastic import Attempt, elastic
 from graphwright.run.outcome import Outcome, Restart
-from graphwright.run.together import together
+from graphwright.run.processes.agreement import together
 from graphwright.run.training import JOIN_SECONDS, Make, Trained, Training, read_notes, train
 
 STEPS, CHECKED_STEPS = 10, 3

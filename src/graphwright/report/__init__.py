@@ -14,18 +14,20 @@ from graphwright.report.coverage import (
     show_graph_coverage,
 )
 from graphwright.report.doctor import diagnose, diagnosis_dict, show_diagnosis
-from graphwright.report.explain import Explanation, explain_plan
-from graphwright.report.explain_text import (
+from graphwright.report.explain.diff import PlanDiff, diff_dict, diff_plans, show_diff
+from graphwright.report.explain.explanation import Explanation, explain_plan
+from graphwright.report.explain.text import (
     annotated_program,
     explanation_dict,
     show_explanation,
 )
-from graphwright.report.frontier_picture import plot_frontier
 from graphwright.report.graph import show_graph, show_splits, summary_dict
 from graphwright.report.listing import listing, listing_dicts, show_listing
 from graphwright.report.operator import operator_dict, operator_report, parse_types, show_operator
-from graphwright.report.partition_picture import plot_partition
-from graphwright.report.plan_diff import PlanDiff, diff_dict, diff_plans, show_diff
+from graphwright.report.pictures.frontier import plot_frontier
+from graphwright.report.pictures.partition import plot_partition
+from graphwright.report.pictures.plot import plot
+from graphwright.report.pictures.profile import ProfileRow, plot_profile
 from graphwright.report.plans import (
     frontier_dict,
     plan_dict,
@@ -35,8 +37,6 @@ from graphwright.report.plans import (
     show_plan,
     show_profile,
 )
-from graphwright.report.plot import plot
-from graphwright.report.profile_picture import ProfileRow, plot_profile
 from graphwright.report.timeline import show_timeline
 
 __all__ = [

@@ -1,17 +1,17 @@
 """Run what was planned, and check what was claimed, with real tensors."""
 
-from graphwright.run.calibrate import Call, calibrate, calls_of, calls_of_plan
-from graphwright.run.calls import complete_call, infer_types
-from graphwright.run.check import check_operator
-from graphwright.run.checkpoint import load_into_module
-from graphwright.run.compiling import compile_step as compile
+from graphwright.aten.calls import complete_call, infer_types
+from graphwright.run.check.operator import check_operator
+from graphwright.run.check.parts import cut_region, run_part, run_split, run_tile, run_tiling
+from graphwright.run.checkpoint.save_load import load_into_module
+from graphwright.run.compile import compile_step as compile
 from graphwright.run.elastic import Attempt, Elastic, elastic
-from graphwright.run.launch import Launcher, launch
 from graphwright.run.loader import ShardLoader, shard_loader
-from graphwright.run.parts import cut_region, run_part, run_split, run_tile, run_tiling
-from graphwright.run.standard import standard_calls
+from graphwright.run.measure.operators import Call, calibrate, calls_of, calls_of_plan
+from graphwright.run.measure.standard import standard_calls
+from graphwright.run.processes.launch import Launcher, launch
+from graphwright.run.processes.world import World, leave, world
 from graphwright.run.step import Step
-from graphwright.run.world import World, leave, world
 
 __all__ = [
     "Attempt",

@@ -15,8 +15,8 @@ from torch import nn
 from graphwright.errors import StepNotBegun
 from graphwright.ir import Graph
 from graphwright.plans import Plan, Program
+from graphwright.run.processes.world import World
 from graphwright.run.step import Step
-from graphwright.run.world import World
 
 
 class LaterStep(Step):

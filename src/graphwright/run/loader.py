@@ -18,12 +18,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
-from graphwright.capture.batch import map_named, split_batch
-from graphwright.capture.micro import BatchDim
+from graphwright.aten.batches import BatchDim, map_named, split_batch
 from graphwright.errors import InvalidLoader
 from graphwright.ir import Role
+from graphwright.run.processes.world import World
 from graphwright.run.step import Step
-from graphwright.run.world import World
 
 Rows = tuple[int, int]
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.batch import named_tensors, refuse_arrays, split_batch
-from graphwright.capture.optimizer import (
+from graphwright.aten.batches import named_tensors, refuse_arrays, split_batch
+from graphwright.aten.optimizers import (
     fixed_options,
     is_rate,
     learning_rates,
@@ -29,19 +29,19 @@ from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import lower_hop
 from graphwright.plans import Call, Exchange, Plan, Program, replicated, whole_mesh
-from graphwright.run.alike import RATES, VALUES, check_alike, digest_of, is_due
-from graphwright.run.heap import keep_freed_memory
-from graphwright.run.initial import initial_parts
-from graphwright.run.local import cut
-from graphwright.run.module import build_module, run_module
-from graphwright.run.patience import telling_of_compiling
-from graphwright.run.recorded import Recorded, may_record
-from graphwright.run.shards import Shard
-from graphwright.run.world import World
+from graphwright.run.checkpoint.shards import Shard
+from graphwright.run.processes.notices import telling_of_compiling
+from graphwright.run.processes.ranks_alike import RATES, VALUES, check_alike, digest_of, is_due
+from graphwright.run.processes.world import World
+from graphwright.run.program.allocator import keep_freed_memory
+from graphwright.run.program.cuda_graph import Recorded, may_record
+from graphwright.run.program.module import build_module, run_module
+from graphwright.run.program.regions import cut
+from graphwright.run.state import initial_parts
 from graphwright.tasks import Hop
 
 if TYPE_CHECKING:
-    from graphwright.run.links import GroupLinks
+    from graphwright.run.links.collectives import GroupLinks
 
 
 def kept_inputs(graph: Graph) -> dict[str, TensorType]:
@@ -83,7 +83,7 @@ class Step:
         self.module = build_module(self.program, self.links, here.device)
         self._compiles = torch_compile
         if torch_compile:
-            from graphwright.run.segments import compile_segments
+            from graphwright.run.program.torch_compile import compile_segments
 
             self.module = compile_segments(self.module)
         records = self.links is None and may_record(here.device)
@@ -229,7 +229,7 @@ class Step:
             return {name: shard.local for name, shard in self.shards().items()}
         from torch.distributed.device_mesh import init_device_mesh
 
-        from graphwright.run.dtensors import to_dtensor
+        from graphwright.run.checkpoint.dtensors import to_dtensor
 
         mesh = whole_mesh(self.plan.cluster)
         device_mesh = init_device_mesh(self.world.device.type, mesh.shape or (1,))
@@ -240,15 +240,15 @@ class Step:
 
     def save(self, directory: str | os.PathLike[str], *, keep: int | None = None) -> Path:
         """Write a checkpoint that loads under any other plan and number of ranks; complete or not there at all."""
-        from graphwright.run.checkpoint import save
+        from graphwright.run.checkpoint.save_load import save
 
         extra = {"num_steps": self.num_steps, "seed": self.seed, "graph": self.graph.hash}
         return save(directory, self.num_steps, self.shards(), extra=extra, keep=keep)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
-        from graphwright.run.checkpoint import load
-        from graphwright.run.together import together
+        from graphwright.run.checkpoint.save_load import load
+        from graphwright.run.processes.agreement import together
 
         if self.links is not None and any(together(lambda: self._lost)):
             self.links.renew()
@@ -309,7 +309,7 @@ class Step:
     def _links(self) -> GroupLinks | None:
         if self.world.size == 1:
             return None
-        from graphwright.run.links import GroupLinks
+        from graphwright.run.links.collectives import GroupLinks
 
         return GroupLinks(self.program.groups)
 
@@ -317,7 +317,7 @@ class Step:
         """Refuse to begin unless all ranks have the same graph, plan and order."""
         if self.world.size == 1:
             return
-        from graphwright.run.together import together
+        from graphwright.run.processes.agreement import together
 
         if len(set(together(lambda: self.program.digest))) > 1:
             raise PlanMismatch(

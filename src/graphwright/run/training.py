@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from graphwright.capture.batch import named_tensors
+from graphwright.aten.batches import named_tensors
 from graphwright.errors import InvalidWorkload
 from graphwright.ir import Graph
 from graphwright.plans import Plan, format_seconds
-from graphwright.run.compiling import compile_step
+from graphwright.run.compile import compile_step
+from graphwright.run.processes.world import world
 from graphwright.run.step import Step
-from graphwright.run.world import world
 
 KEEP = 3
 """Checkpoints that stay."""

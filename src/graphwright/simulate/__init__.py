@@ -11,9 +11,9 @@ from typing import Any
 from graphwright.simulate.api import Simulator, simulate
 from graphwright.simulate.communication import record_collectives
 from graphwright.simulate.costs import CostModel, rate_dtype
-from graphwright.simulate.delta import DeltaSchedule
+from graphwright.simulate.delta.incremental import Incremental
+from graphwright.simulate.delta.schedule import DeltaSchedule
 from graphwright.simulate.engine import Schedule, schedule
-from graphwright.simulate.incremental import Incremental
 from graphwright.simulate.memory import Memory, memory
 from graphwright.simulate.predicted import figures
 from graphwright.simulate.timeline import Timeline

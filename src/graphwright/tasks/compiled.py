@@ -1,25 +1,73 @@
 """Compile a function over arrays to machine code, and keep the code on disk where that is possible.
 
-Numba keeps it beside the source, or in the user's cache folder where the package is read-only, and refuses to compile where
-neither can be written; such an installation compiles anew in every process.
+Numba compiles a kept function again when its own file has changed, and does not see changes in what it calls from
+other files. So the folder that the code is kept in is named after the contents of all files with compiled functions:
 
-A kept function is compiled again when its own file changes, not when a file that it calls into does: functions that call
-each other therefore live in one file, but for what hardly ever changes.
+    <package>/__pycache__/kernels-<digest>     or, where the package is read-only,
+    <user's cache>/graphwright/kernels-<digest>
+
+A change of one of them begins a new folder. Where neither can be written, every process compiles anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
+_CONFIG: Any = numba.config
+_PACKAGE = Path(__file__).parents[1]
 
 
 def compiled(function: Function) -> Function:
     """Machine code for a function; it runs without the interpreter's lock, and checks no bounds."""
+    folder = kernel_folder()
+    with _keeping_in(folder):
+        return cast(Function, numba.njit(cache=folder is not None, nogil=True)(function))
+
+
+@cache
+def kernel_folder() -> Path | None:
+    """Where compiled functions are kept, None for nowhere."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "graphwright"
+    given = _CONFIG.CACHE_DIR
+    for parent in (Path(given),) if given else (_PACKAGE / "__pycache__", user):
+        folder = parent / f"kernels-{kernel_digest(_PACKAGE)}"
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            for old in parent.glob("kernels-*"):
+                if old != folder and parent != user:
+                    shutil.rmtree(old, ignore_errors=True)
+            return folder
+    return None
+
+
+def kernel_digest(package: Path) -> str:
+    """A digest of all files of a package that hold compiled functions."""
+    digest = blake2b(digest_size=8)
+    for path in sorted(package.rglob("*.py")):
+        source = path.read_bytes()
+        if b"@compiled" in source:
+            digest.update(source)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _keeping_in(folder: Path | None) -> Iterator[None]:
+    before = _CONFIG.CACHE_DIR
+    _CONFIG.CACHE_DIR = before if folder is None else str(folder)
     try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # "no locator available": there is nowhere to keep it
-        return cast(Function, numba.njit(nogil=True)(function))
+        yield
+    finally:
+        _CONFIG.CACHE_DIR = before

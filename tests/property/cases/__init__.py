@@ -11,8 +11,8 @@ from pkgutil import iter_modules
 import torch
 from hypothesis import strategies as st
 
-from graphwright.capture.invoke import overload_of
-from graphwright.capture.schema import parameters, to_attr
+from graphwright.aten.invoke import overload_of
+from graphwright.aten.schema import parameters, to_attr
 
 Draw = Callable
 Call = tuple[dict[str, object], list[torch.Tensor | None]]

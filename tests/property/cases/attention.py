@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from cases import Call, Draw, broadcastable, case, real, size
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 FORWARD = "aten._scaled_dot_product_flash_attention_for_cpu"
 

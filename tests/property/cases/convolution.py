@@ -5,7 +5,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from cases import Call, Draw, case, real
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 def convolution_call(draw: Draw, bias: bool) -> Call:

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from cases import Call, Draw, case, real, shape, size
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 def regular(draw: Draw) -> torch.Tensor:

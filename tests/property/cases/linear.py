@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from cases import Call, Draw, broadcastable, case, real, shape, size
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 def scalars(draw: Draw) -> dict[str, object]:

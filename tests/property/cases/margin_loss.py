@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from cases import Call, Draw, case, integer, real, size
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 @case("aten.multi_margin_loss")

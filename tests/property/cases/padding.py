@@ -5,7 +5,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from cases import Call, Draw, case, integer, real, shape, size
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 @case("aten.constant_pad_nd")

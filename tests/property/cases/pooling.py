@@ -5,7 +5,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from cases import Call, Draw, case, real, size
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 def windows(draw: Draw, rank: int, dilated: bool) -> tuple[torch.Tensor, dict[str, object]]:

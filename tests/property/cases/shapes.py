@@ -5,7 +5,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from cases import Call, Draw, boolean, broadcastable, case, integer, real, shape, size, some_dim
-from graphwright.capture.invoke import call_kernel
+from graphwright.aten.invoke import call_kernel
 
 
 def signed(draw: Draw, rank: int) -> int:

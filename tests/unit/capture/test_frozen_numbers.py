@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import graphwright as gw
-from graphwright.capture.functional import FrozenNumber
+from graphwright.capture.record.functional import FrozenNumber
 from graphwright.errors import UnsupportedOptimizer
 
 

@@ -10,7 +10,7 @@ from graphwright import cli, pipeline, zoo
 from graphwright.errors import DoesNotFit
 from graphwright.pipeline import PLAN_NAMES, RunOptions, choose_plan, prepare
 from graphwright.plans import figures_of
-from graphwright.run.compare import Comparison
+from graphwright.run.check.training import Comparison
 from graphwright.run.outcome import Outcome
 from graphwright.run.training import Trained
 

@@ -11,8 +11,8 @@ from graphwright.errors import DoesNotFit
 from graphwright.ir import GraphBuilder, TensorType
 from graphwright.machine import cluster
 from graphwright.partition import ALGORITHMS, RECIPES, SYSTEMS, Space, sizes_of
-from graphwright.partition.candidates import spread
-from graphwright.partition.problem import Assignment
+from graphwright.partition.estimate.problem import Assignment
+from graphwright.partition.search.frontier.candidates import spread
 from graphwright.plans import figures_of
 from graphwright.simulate import simulate
 from random_plans import chain, zoo_graph

@@ -7,7 +7,7 @@ import torch
 from graphwright.ir import TensorType
 from graphwright.machine import cluster
 from graphwright.plans import Sharding, parse_placement, whole_mesh
-from graphwright.run.local import window
+from graphwright.run.program.regions import window
 from graphwright.tasks.staging import in_one_piece, staged_bytes
 
 MATRIX = TensorType((8, 6), "float32")

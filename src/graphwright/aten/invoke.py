@@ -1,0 +1,62 @@
+"""Call an operator's kernel by its name in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+import torch
+
+import graphwright.aten.attention
+import graphwright.aten.kernels  # noqa: F401  (these register what they define)
+from graphwright.aten.schema import join_arguments
+from graphwright.errors import UnknownOperator
+from graphwright.ir import Attr
+
+_CPU = torch.device("cpu")
+
+
+@cache
+def overload_of(op: str) -> torch._ops.OpOverload:
+    """The PyTorch operator that a node's `op` names: ``aten.mm``, ``aten.sum.dim_IntList``."""
+    namespace, name, *rest = op.split(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    overload = getattr(packet, rest[0] if rest else "default", None)
+    if not isinstance(overload, torch._ops.OpOverload):
+        raise UnknownOperator(f"PyTorch {torch.__version__} has no operator {op}")
+    return overload
+
+
+_SPECIAL: dict[str, Callable[[torch.Tensor, Mapping[str, Attr]], torch.Tensor]] = {
+    # a graph has no strides, so a view may have to copy
+    "aten.view": lambda x, attrs: x.reshape(attrs["size"]),  # type: ignore[arg-type]
+    # dropout's draw: eager fills in the order of memory
+    "aten.bernoulli.p": lambda x, attrs: torch.empty_like(x).bernoulli_(attrs["p"]),  # type: ignore[arg-type]
+}
+
+
+def call_kernel(
+    op: str,
+    inputs: Sequence[torch.Tensor | None],
+    attrs: Mapping[str, Attr],
+    device: torch.device | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Run `op` on real tensors; always a tuple of outputs. `device` is for operators without inputs."""
+    special = _SPECIAL.get(op)
+    if special is not None:
+        x = inputs[0]
+        assert x is not None
+        return (special(x, attrs),)
+    device = next((t.device for t in inputs if t is not None), device or _CPU)
+    overload = overload_of(op)
+    arrange = join_arguments(overload, len(inputs), attrs)
+    try:
+        args, kwargs = arrange(inputs, device)
+        made = overload(*args, **kwargs)
+    except RuntimeError as error:  # nor does it say which kernels want their inputs in order
+        if "contiguous" not in str(error):
+            raise
+        args, kwargs = arrange([None if t is None else t.contiguous() for t in inputs], device)
+        made = overload(*args, **kwargs)
+    results = made if isinstance(made, tuple | list) else (made,)
+    return tuple(item for item in results if isinstance(item, torch.Tensor))

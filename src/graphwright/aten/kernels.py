@@ -1,0 +1,268 @@
+"""Operators of our own, where ATen bundles several results into one kernel.
+
+`aten.convolution_backward` returns three gradients at once, so neither its cost nor its splits can be said
+for one of them. Here each is an operator:
+
+    graphwright.convolution_grad_input     g[b, co, o], w[co, ci, d]  ->  sum over co, d of g[b, co, (y + p - d*dil)/s] * w
+    graphwright.convolution_grad_weight    g[b, co, o], x[b, ci, y]   ->  sum over b, o of g * x
+    graphwright.layer_norm_grad_input      the gradient of a layer norm with respect to what it normalises
+    graphwright.max_pool                   the largest of each window, and its place in the window
+    graphwright.max_pool_grad_input        the gradient of that
+
+ATen's maximum over windows tells a place in the plane, which is another one in a part of the plane; a place in the window
+is the same in both, so that these two split in space.
+
+`convolution_grad_input` also accepts sizes that do not belong together: positions of `grad_output` out of
+range count as zero. A part of an image can then run with a halo of its neighbour's rows, where the input
+size and the padding are the part's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphwright.aten.operators import aten
+
+NAMESPACE = "graphwright"
+
+_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
+
+_CONV_ARGS = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups"
+
+_SCHEMAS = (
+    f"convolution_grad_input(Tensor grad_output, Tensor weight, SymInt[] input_size, {_CONV_ARGS}) -> Tensor",
+    f"convolution_grad_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, {_CONV_ARGS}) -> Tensor",
+    "layer_norm_grad_input(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
+    "SymInt[] normalized_shape) -> Tensor",
+    "max_pool(Tensor input, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
+    "bool ceil_mode) -> (Tensor, Tensor)",
+    "max_pool_grad_input(Tensor grad_output, Tensor places, SymInt[] input_size, SymInt[] kernel_size, "
+    "SymInt[] stride, SymInt[] padding, SymInt[] dilation) -> Tensor",
+)
+
+
+def convolution_grad_input(
+    grad_output: Tensor,
+    weight: Tensor,
+    input_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Tensor:
+    """Return the gradient of a convolution with respect to its input, of shape `input_size`."""
+    if transposed:  # an ordinary convolution of the gradient; an output padding may leave rows over
+        full = aten.convolution(
+            grad_output, weight, None, stride, padding, dilation, False, [0] * len(stride), groups
+        )
+        return full[tuple(slice(size) for size in input_size)]
+    if _sizes_agree(grad_output, weight, input_size, stride, padding, dilation):
+        probe = grad_output.new_empty([1]).expand(input_size)  # the kernel reads only its shape
+        return aten.convolution_backward(
+            grad_output, probe, weight, None, stride, padding, dilation, transposed, output_padding,
+            groups, [True, False, False],
+        )[0]  # fmt: skip
+    rank = len(input_size) - 2
+    full = aten.convolution(
+        grad_output, weight, None, stride, [0] * rank, dilation, True, [0] * rank, groups
+    )
+    for axis in range(rank):
+        full = _window(full, 2 + axis, padding[axis], input_size[2 + axis])
+    return full
+
+
+def convolution_grad_weight(
+    grad_output: Tensor,
+    input: Tensor,
+    weight_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Tensor:
+    """Return the gradient of a convolution with respect to its weight, of shape `weight_size`."""
+    if (
+        transposed
+    ):  # the two sides trade places, and the gradient is read over just the windows' reach
+        for axis, kernel in enumerate(weight_size[2:]):
+            reach = (input.shape[2 + axis] - 1) * stride[axis] + dilation[axis] * (kernel - 1) + 1
+            grad_output = _window(grad_output, 2 + axis, -padding[axis], reach)
+        zeros = [0] * len(stride)
+        grad_output, input, transposed = input, grad_output, False
+        padding, output_padding = zeros, zeros
+    probe = grad_output.new_empty([1]).expand(weight_size)
+    return aten.convolution_backward(
+        grad_output, input, probe, None, stride, padding, dilation, transposed, output_padding,
+        groups, [False, True, False],
+    )[1]  # fmt: skip
+
+
+def layer_norm_grad_input(
+    grad_output: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    normalized_shape: list[int],
+) -> Tensor:
+    """Return the gradient of a layer norm with respect to its input."""
+    return aten.native_layer_norm_backward(
+        grad_output, input, normalized_shape, mean, rstd, weight, None, [True, False, False]
+    )[0].contiguous()  # as it is; on fake tensors it can be otherwise
+
+
+def max_pool(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the largest element of each window, and its place in the window, counted row by row."""
+    largest, at = _pool(len(kernel_size))(input, kernel_size, stride, padding, dilation, ceil_mode)
+    sizes = list(input.shape[-len(kernel_size) :])
+    at = at - _window_starts(at, sizes, stride, padding)
+    reach = [gap * (kernel - 1) for kernel, gap in zip(kernel_size, dilation, strict=True)]
+    if any(far >= size for far, size in zip(reach[1:], sizes[1:], strict=True)):
+        return largest, _places_in_wide_windows(at, input, kernel_size, stride, padding, dilation)
+    last = 0
+    for size, far in zip(sizes, reach, strict=True):
+        last = last * size + far
+    taps = _taps(at.device, sizes, kernel_size, dilation)
+    places = torch.zeros(last + 1, dtype=torch.int64, device=at.device)
+    places[taps] = torch.arange(len(taps), device=at.device)
+    return largest, places.take(at)
+
+
+def max_pool_grad_input(
+    grad_output: Tensor,
+    places: Tensor,
+    input_size: list[int],
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """Return the gradient of `max_pool` with respect to its input; what falls outside of it is left out."""
+    rank = len(kernel_size)
+    covered = [
+        (n - 1) * step + gap * (kernel - 1) + 1
+        for n, kernel, step, gap in zip(
+            grad_output.shape[-rank:], kernel_size, stride, dilation, strict=True
+        )
+    ]
+    zeros = [0] * rank
+    taps = _taps(places.device, covered, kernel_size, dilation)
+    at = taps[places] + _window_starts(places, covered, stride, zeros)
+    probe = grad_output.new_empty([1]).expand([*grad_output.shape[:-rank], *covered])
+    full: Tensor = _pool(rank, "_backward")(
+        grad_output, probe, kernel_size, stride, zeros, dilation, False, at
+    )
+    for axis in range(rank):
+        full = _window(full, full.dim() - rank + axis, padding[axis], input_size[axis - rank])
+    return full
+
+
+def _pool(rank: int, suffix: str = "") -> Any:
+    return getattr(aten, f"max_pool{rank}d_with_indices{suffix}")
+
+
+def _taps(
+    device: torch.device, sizes: list[int], kernel_size: list[int], dilation: list[int]
+) -> Tensor:
+    """Return how far each place in a window is from the window's start, in a plane counted row by row. Made on the device: to copy them there could not be recorded."""
+    found = torch.zeros(1, dtype=torch.int64, device=device)
+    for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
+        found = (found[:, None] * size + torch.arange(kernel, device=device) * gap).flatten()
+    return found
+
+
+def _window_starts(like: Tensor, sizes: list[int], stride: list[int], padding: list[int]) -> Tensor:
+    """Return where in a plane each window starts."""
+    rank = len(sizes)
+    starts = torch.zeros((), dtype=torch.int64, device=like.device)
+    for axis in range(rank):
+        rows = torch.arange(like.shape[axis - rank], device=like.device) * stride[axis]
+        shape = [-1 if d == axis else 1 for d in range(rank)]
+        starts = starts * sizes[axis] + (rows - padding[axis]).view(shape)
+    return starts
+
+
+def _places_in_wide_windows(
+    distance: Tensor,
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> Tensor:
+    """Return places from distances where windows are wider than the plane, so that a distance alone does not tell."""
+    rank = len(kernel_size)
+    at = distance + _window_starts(distance, list(input.shape[-rank:]), stride, padding)
+    places, factor = torch.zeros_like(at), 1
+    for axis in reversed(range(rank)):
+        row, at = at % input.shape[axis - rank], at // input.shape[axis - rank]
+        zeros = [0] * rank
+        steps = [stride[axis] if d == axis else 0 for d in range(rank)]
+        starts = _window_starts(at, [1] * rank, steps, zeros)
+        places += factor * ((row - starts + padding[axis]) // dilation[axis])
+        factor *= kernel_size[axis]
+    return places
+
+
+def _sizes_agree(
+    grad_output: Tensor,
+    weight: Tensor,
+    input_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> bool:
+    """Say whether a convolution of such an input would give an output of `grad_output`'s size."""
+    return min(padding) >= 0 and all(
+        grad_output.shape[2 + axis]
+        == (size + 2 * padding[axis] - dilation[axis] * (weight.shape[2 + axis] - 1) - 1)
+        // stride[axis]
+        + 1
+        for axis, size in enumerate(input_size[2:])
+    )
+
+
+def _window(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Return `x[start : start + length]` along `dim`, with zeros where `x` has nothing."""
+    low, high = max(start, 0), min(start + length, x.shape[dim])
+    if low >= high:
+        return x.new_zeros([*x.shape[:dim], length, *x.shape[dim + 1 :]])
+    kept = x.narrow(dim, low, high - low)
+    before, after = low - start, start + length - high
+    if before == 0 and after == 0:
+        return kept
+    pads = [0, 0] * (x.dim() - dim - 1) + [before, after]
+    return torch.nn.functional.pad(kept, pads)
+
+
+def _register() -> None:
+    for schema in _SCHEMAS:
+        _LIBRARY.define(schema)  # type: ignore[no-untyped-call]
+    for kernel in (
+        convolution_grad_input,
+        convolution_grad_weight,
+        layer_norm_grad_input,
+        max_pool,
+        max_pool_grad_input,
+    ):
+        name = kernel.__name__
+        _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        # On fake tensors too: Inductor relies on the strides of the results.
+        torch.library.register_fake(f"{NAMESPACE}::{name}", kernel, lib=_LIBRARY)
+
+
+_register()

@@ -1,0 +1,161 @@
+"""Running a graph with real tensors, one operator after another.
+
+    inputs  = bind(graph, model, batch)          real values for all of graph.inputs
+    outputs = replay(graph, inputs)              all of graph.outputs
+    inputs  = advance(graph, inputs, outputs)    the next step's inputs: every update in place
+
+Nothing is clever here: this is the meaning of a graph, against which other ways to run it are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.aten.autocast import without_autocast
+from graphwright.aten.batches import named_tensors, split_batch
+from graphwright.aten.invoke import call_kernel
+from graphwright.aten.optimizers import (
+    STEP,
+    OptimizerLike,
+    initial_state,
+    learning_rates,
+    make_optimizer,
+    rate_label,
+)
+from graphwright.aten.types import tensor_type, to_dtype
+from graphwright.errors import ReplayError, UnknownOperator
+from graphwright.ir import CONSTANT_OP, Graph, Node, TensorType
+
+
+def replay(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Run a graph and return its outputs by name.
+
+    Random nodes draw from the default generator in the order of the graph, as the eager step does.
+    """
+    values = _checked(graph, inputs)
+    device = next((t.device for t in values.values()), torch.device("cpu"))
+    last_use = _last_uses(graph)
+    with torch.no_grad(), without_autocast():
+        for index, node in enumerate(graph.nodes):
+            arguments = [None if name is None else values[name] for name in node.inputs]
+            try:
+                result = _run(graph, node, arguments, device)
+            except (UnknownOperator, RuntimeError, TypeError, IndexError) as error:
+                raise ReplayError(f"{node!r} failed: {error}") from error
+            values.update(zip(node.outputs, result, strict=True))
+            for name in last_use.get(index, ()):
+                del values[name]
+    return {name: values[name] for name in graph.outputs}
+
+
+def advance(
+    graph: Graph, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the inputs of the next step: the same, with every update made."""
+    return {**inputs, **{old: outputs[new] for old, new in graph.updates.items()}}
+
+
+def bind(
+    graph: Graph,
+    model: nn.Module,
+    batch: Any = None,
+    *,
+    inputs: Any = None,
+    loss_fn: object = None,
+    optimizer: OptimizerLike | None = None,
+    optimizer_options: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Return real values for the graph's inputs, from a real model and batch.
+
+    `batch` is (inputs, targets); give `inputs` instead for an inference graph or a model that returns its own
+    loss. Optimizer state is what the optimizer holds, or what it would start from. Learning rates
+    (`optimizer.lr.<group>`) are what the optimizer's groups say now; give another value for another step.
+    """
+    found: dict[str, Tensor] = dict(constants or {})
+    for path, module in model.named_modules():
+        for name, value in module.__dict__.items():
+            if isinstance(value, Tensor):
+                found[f"{path}.{name}".lstrip(".")] = value
+    modules = [("", model)]
+    if isinstance(loss_fn, nn.Module):
+        modules.append(("loss_fn.", loss_fn))
+    for prefix, module in modules:
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            found[prefix + name] = tensor.detach()
+    given, targets = (inputs, ()) if inputs is not None else split_batch(batch, has_targets=True)
+    found.update(named_tensors("inputs", given))
+    found.update(named_tensors("targets", targets))
+    if optimizer is not None:
+        _bind_state(found, make_optimizer(optimizer, optimizer_options, model), model)
+    return {name: found[name] for name in graph.inputs if name in found}
+
+
+def _bind_state(
+    found: dict[str, Tensor], optimizer: torch.optim.Optimizer, model: nn.Module
+) -> None:
+    names = {id(p): name for name, p in model.named_parameters()}
+    for number, rate in learning_rates(optimizer).items():
+        found[rate_label(number)] = rate
+    states = initial_state(optimizer)
+    for number, group in enumerate(optimizer.param_groups):
+        for parameter in group["params"]:
+            for key, value in states[parameter].items():
+                if isinstance(value, Tensor):
+                    if key == STEP and value.dim() == 0:
+                        label, count = f"optimizer.{STEP}.{number}", value.to(torch.float64)
+                        if found.setdefault(label, count) != count:
+                            raise ReplayError(
+                                f"parameters of group {number} have taken different numbers of steps "
+                                f"({found[label]:.0f} and {count:.0f}); put them into groups of their own"
+                            )
+                    else:
+                        found[f"{names[id(parameter)]}.{key}"] = value.detach()
+
+
+def _checked(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    values: dict[str, Tensor] = {}
+    for name in graph.inputs:
+        if name not in inputs:
+            raise ReplayError(
+                f"input {name} ({graph.tensors[name]!r}) is missing; see capture.bind"
+            )
+        if tensor_type(inputs[name]) != graph.tensors[name].type:
+            raise ReplayError(
+                f"input {name} is {tensor_type(inputs[name])!r}, the graph was captured with "
+                f"{graph.tensors[name].type!r}"
+            )
+        values[name] = inputs[name].detach()
+    return values
+
+
+def _last_uses(graph: Graph) -> dict[int, list[str]]:
+    """Return, for each node's index, the tensors that nothing reads after it."""
+    last: dict[str, int] = {}
+    for index, node in enumerate(graph.nodes):
+        last.update(dict.fromkeys((n for n in node.inputs if n is not None), index))
+        last.update(dict.fromkeys(node.outputs, index))
+    kept = set(graph.outputs)
+    found: dict[int, list[str]] = {}
+    for name, index in last.items():
+        if name not in kept:
+            found.setdefault(index, []).append(name)
+    return found
+
+
+def _run(
+    graph: Graph, node: Node, arguments: Sequence[Tensor | None], device: torch.device
+) -> Sequence[Tensor]:
+    if node.op == CONSTANT_OP:
+        return (_constant(node, graph.tensors[node.name].type, device),)
+    return call_kernel(node.op, arguments, node.attrs, device)
+
+
+def _constant(node: Node, type: TensorType, device: torch.device) -> Tensor:
+    return torch.tensor(node.attrs["value"], dtype=to_dtype(type.dtype), device=device).reshape(
+        type.shape
+    )

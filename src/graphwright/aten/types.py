@@ -1,0 +1,33 @@
+"""Types and dtypes of tensors, as PyTorch has them and as a graph spells them."""
+
+from __future__ import annotations
+
+import torch
+
+from graphwright.ir import Attr, TensorType
+
+_TYPES: dict[tuple[torch.Size, torch.dtype], TensorType] = {}
+
+
+def tensor_type(tensor: torch.Tensor) -> TensorType:
+    """Return the type of a tensor; equal types are the same object."""
+    key = (tensor.shape, tensor.dtype)
+    found = _TYPES.get(key)
+    if found is None:
+        found = _TYPES[key] = TensorType(tuple(map(int, tensor.shape)), dtype_name(tensor.dtype))
+    return found
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return a dtype's name as the graph spells it: `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def to_dtype(value: Attr) -> torch.dtype | None:
+    """Return the dtype of a name."""
+    if value is None:
+        return None
+    found = getattr(torch, str(value), None)
+    if not isinstance(found, torch.dtype):
+        raise TypeError(f"{value!r} is not a dtype")
+    return found

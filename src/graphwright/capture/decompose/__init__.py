@@ -1,0 +1,1 @@
+"""Composite kernels taken apart, so that splitting the batch stays exact."""

@@ -1,0 +1,1 @@
+"""One spelling for each operator: what the recorder writes for an ATen call."""

@@ -1,0 +1,1 @@
+"""What a choice costs: the additive problem, its tables of computing and of moving tensors."""

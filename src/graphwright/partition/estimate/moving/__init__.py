@@ -1,0 +1,1 @@
+"""What bringing a tensor from one sharding to another takes, for many pairs at once."""

@@ -1,0 +1,1 @@
+"""Plans that need no search of their own: the recipes that people use, and the plans of other systems."""

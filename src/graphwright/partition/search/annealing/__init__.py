@@ -1,0 +1,1 @@
+"""Markov chains over plans, with the simulator as the cost (FlexFlow section 3.5)."""

@@ -1,0 +1,1 @@
+"""Exact searches for small problems. Tests and benchmarks hold the other searches against them; no plan is made by them."""

@@ -1,0 +1,313 @@
+"""How the operators of a group follow its lead along one axis.
+
+Splitting the lead's index fixes the layouts of what it reads and makes; every other operator of the group then takes the choice that
+moves the fewest bytes, given the layouts known so far, neighbours first. A gradient is wanted in the layout of what it is the gradient of.
+
+    mm: j          w split by columns, y by columns        column-parallel
+    grad of x      reads w and dy, both split by columns: sums over them, so dx is a sum of terms
+    grad of w      split by columns, like w
+
+So a group has about as many joint choices as its lead has splits, however many operators it holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.ir import Phase, Role, TensorType
+from graphwright.partition.space.coarsen import Coarse, Group, Weight
+from graphwright.partition.space.options import PARTIAL, REPLICATED, Codes, Options, options
+from graphwright.plans import Along, Replicate
+from graphwright.tasks import Site
+
+_TIE = 1e-3
+"""What replication costs, as a share of the bytes touched, so that among equals an operator is split."""
+_FEW = 16
+"""A reduced index, or a dim of a parameter, of fewer elements is not split."""
+_HEAVY = 1.0
+"""The same for heavy operators, which are to be split where they can be."""
+_HOPE = 0.5
+"""How much it counts that an output is not in the layout hoped for, against an input that is not in the layout needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Joint:
+    """The joint choices of a group along one axis: `choice[joint, slot]` numbers an option of the slot's operator.
+
+    `rest[joint, resident]` is the layout in which an input that the group updates lives between steps; `tied` tells for each joint
+    choice which option of the lead it follows.
+    """
+
+    options: tuple[Options, ...]
+    lead: int
+    choice: NDArray[np.int16]
+    rest: Codes
+    tied: NDArray[np.int16]
+
+
+def joint_choices(coarse: Coarse, group: Group, *, reduction: bool = True) -> Joint:
+    """Every joint choice of a group, replication of everything first; without `reduction` no operator's result is a sum of terms."""
+    follow = _Following(coarse.site, group, reduction)
+    rows: dict[tuple[int, ...], int] = {}
+    for option, choice in enumerate(follow.options[group.lead].choices):
+        if isinstance(choice, Replicate):
+            rows[(0,) * len(group.slots)] = option
+        elif isinstance(choice, Along) and _worthwhile(group, follow, option, reduction):
+            rows.setdefault(tuple(follow.from_lead(option)), option)
+    chosen = np.array(list(rows), dtype=np.int16).reshape(len(rows), len(group.slots))
+    tied = np.array(list(rows.values()), dtype=np.int16)
+    if group.weight is Weight.UPDATE:
+        return _with_residents(coarse.site, group, follow, chosen, tied)
+    rest = np.zeros((len(chosen), 0), dtype=np.int8)
+    return Joint(
+        options=tuple(follow.options), lead=group.lead, choice=chosen, rest=rest, tied=tied
+    )
+
+
+def _worthwhile(group: Group, follow: _Following, option: int, reduction: bool) -> bool:
+    """Whether the lead is to be split so: the few rows and columns of a kernel are neither added up from parts nor stored in parts."""
+    found = follow.options[group.lead]
+    if found.reduces[option]:
+        return reduction and found.extent[option] >= _FEW
+    if group.weight is not Weight.UPDATE:
+        return True
+    return found.extent[option] >= _FEW or found.extent[option] == max(found.extent)
+
+
+def _with_residents(
+    site: Site, group: Group, follow: _Following, choice: NDArray[np.int16], tied: NDArray[np.int16]
+) -> Joint:
+    """Where what is updated lives: as it is updated, or (parameters only) whole on every device (ZeRO's first stage)."""
+    slot_of = {node: s for s, slot in enumerate(group.slots) for node in slot}
+    rows, rests, follows = [], [], []
+    for row, option in zip(choice, tied, strict=True):
+        rest = []
+        for name in group.inputs:
+            found = [
+                int(follow.options[slot_of[r]].need[row[slot_of[r]], arg])
+                for r, arg in site.readers[name]
+                if r in slot_of
+            ]
+            rest.append(found[0] if found and found[0] >= 0 else REPLICATED)
+        whole = [
+            REPLICATED if site.graph.tensors[name].role is Role.PARAMETER else code
+            for name, code in zip(group.inputs, rest, strict=True)
+        ]
+        for variant in dict.fromkeys((tuple(rest), tuple(whole))):
+            rows.append(row)
+            rests.append(variant)
+            follows.append(option)
+    return Joint(
+        options=tuple(follow.options),
+        lead=group.lead,
+        choice=np.array(rows, dtype=np.int16).reshape(len(rows), len(group.slots)),
+        rest=np.array(rests, dtype=np.int8).reshape(len(rows), len(group.inputs)),
+        tied=np.array(follows, dtype=np.int16),
+    )
+
+
+class _Following:
+    """The operators of a group, one for each slot, and the tensors between them."""
+
+    def __init__(self, site: Site, group: Group, reduction: bool) -> None:
+        self.site, self.group, self.graph = site, group, site.graph
+        self.reduction = reduction
+        self.nodes = [typical(slot) for slot in group.slots]
+        self.options = [
+            options(self.graph.nodes[i].op, site.attrs[i], site.types[i]) for i in self.nodes
+        ]
+        self.is_view = [site.is_view[i] for i in self.nodes]
+        self.families = self._families()
+        self.base = self._bases()
+        self.touching: dict[str, list[int]] = {}
+        for s, i in enumerate(self.nodes):
+            node = self.graph.nodes[i]
+            for name in dict.fromkeys((*node.inputs, *node.outputs)):
+                if name is not None:
+                    self.touching.setdefault(self.base[name], []).append(s)
+
+    def _bases(self) -> dict[str, str]:
+        """What each tensor is the gradient of, or the tensor itself.
+
+        What backward operators read and nobody in the group makes is the gradient of the forward output of its type.
+        """
+        forward = [self.graph.nodes[i] for i in self.nodes]
+        forward = [node for node in forward if node.phase is Phase.FORWARD]
+        known = {name for node in forward for name in (*node.inputs, *node.outputs)}
+        outputs: dict[TensorType, str] = {}
+        lead = self.graph.nodes[self.nodes[self.group.lead]]
+        for made_name in (*lead.outputs, *(n for node in forward for n in node.outputs)):
+            outputs.setdefault(self.graph.tensors[made_name].type, made_name)
+        made = {name for i in self.nodes for name in self.graph.nodes[i].outputs}
+        found: dict[str, str] = {}
+        for i in self.nodes:
+            node = self.graph.nodes[i]
+            for name in (*node.inputs, *node.outputs):
+                if name is None or name in found:
+                    continue
+                tensor = self.graph.tensors[name]
+                found[name] = name
+                if tensor.role is Role.GRADIENT and tensor.of is not None and tensor.of in known:
+                    found[name] = tensor.of
+                elif node.phase is Phase.BACKWARD and name not in known and name not in made:
+                    found[name] = outputs.get(tensor.type, name)
+        return found
+
+    def from_lead(self, option: int) -> list[int]:
+        """An option for every slot, given the lead's."""
+        chosen = [-1] * len(self.nodes)
+        known: dict[str, set[int]] = {}
+        wanted: dict[str, set[int]] = {}
+        weight = [0.0] * len(self.nodes)
+        decide = partial(self._decide, chosen=chosen, known=known, wanted=wanted, weight=weight)
+        decide(self.group.lead, option)
+        for slot, view in enumerate(self.is_view):  # of a weight, of the result
+            if view and self._ready(slot, known, wanted) == 2:
+                decide(slot, self._best(slot, known, wanted))
+        first, *others = self.families
+        for slot in first:
+            if chosen[slot] < 0:
+                decide(slot, self._best(slot, known, wanted))
+        for family in others:
+            for slot, like in zip(family, first, strict=True):
+                if chosen[slot] < 0:
+                    decide(slot, chosen[like])
+        while True:
+            open_slots = [s for s, c in enumerate(chosen) if c < 0]
+            if not open_slots:
+                return chosen
+            ready = [self._ready(s, known, wanted) for s in range(len(chosen))]
+            slot = max(open_slots, key=lambda s: (ready[s], weight[s], -s))
+            decide(slot, self._best(slot, known, wanted))
+
+    def _families(self) -> list[list[int]]:
+        """The lead with its backward operators, and those that do the same beside it (key and value beside query), in the same order."""
+        if self.group.weight is not Weight.HEAVY:
+            return [[self.group.lead]]
+        place = {self.graph.nodes[i].name: s for s, i in enumerate(self.nodes)}
+        found: dict[int, list[int]] = {self.group.lead: [self.group.lead]}
+        for s, i in enumerate(self.nodes):
+            node = self.graph.nodes[i]
+            if node.phase is Phase.FORWARD and not self.is_view[s]:
+                found[s] = [s]
+            elif node.partner in place and not self.is_view[s]:
+                found.setdefault(place[node.partner], [place[node.partner]]).append(s)
+        lead = found.pop(self.group.lead)
+        return [lead, *(other for other in found.values() if self._alike(lead, other))]
+
+    def _alike(self, family: list[int], other: list[int]) -> bool:
+        """Whether two families have the same operators with the same choices."""
+        return len(family) == len(other) and all(
+            self.graph.nodes[self.nodes[a]].op == self.graph.nodes[self.nodes[b]].op
+            and self.options[a].choices == self.options[b].choices
+            for a, b in zip(family, other, strict=True)
+        )
+
+    def _ready(self, slot: int, known: dict[str, set[int]], wanted: dict[str, set[int]]) -> int:
+        """Views come first, but a view is decided only when what it views has been made, or what it shows is wanted: not for being free."""
+        if not self.is_view[slot]:
+            return 1
+        node = self.graph.nodes[self.nodes[slot]]
+        made = any(known.get(name) for name in node.inputs if name is not None)
+        return 2 if made or any(wanted.get(name) for name in node.outputs) else 0
+
+    def _decide(
+        self,
+        slot: int,
+        option: int,
+        chosen: list[int],
+        known: dict[str, set[int]],
+        wanted: dict[str, set[int]],
+        weight: list[float],
+    ) -> None:
+        chosen[slot] = option
+        node, found = self.graph.nodes[self.nodes[slot]], self.options[slot]
+        for arg, name in enumerate(node.inputs):
+            if name is not None:
+                code = int(found.need[option, arg])
+                wanted.setdefault(name, set()).add(code)
+                if name not in known:
+                    known[name] = set()
+                self._weigh(name, weight)
+        for output, name in enumerate(node.outputs):
+            known.setdefault(name, set()).add(int(found.made[option, output]))
+            self._weigh(name, weight)
+
+    def _weigh(self, name: str, weight: list[float]) -> None:
+        nbytes = self.graph.tensors[name].type.nbytes
+        for s in self.touching[self.base[name]]:
+            weight[s] += nbytes
+
+    def _best(self, slot: int, known: dict[str, set[int]], wanted: dict[str, set[int]]) -> int:
+        node, found = self.graph.nodes[self.nodes[slot]], self.options[slot]
+        inputs = [
+            (arg, self.graph.tensors[name].type.nbytes, self._available(name, known, wanted))
+            for arg, name in enumerate(node.inputs)
+            if name is not None
+        ]
+        outputs = [
+            (output, self.graph.tensors[name].type.nbytes, self._hoped(name, known, wanted))
+            for output, name in enumerate(node.outputs)
+        ]
+        touched = sum(nbytes for _, nbytes, _ in (*inputs, *outputs))
+        heavy = self.group.weight is Weight.HEAVY and any(found.reduces)
+        costs = []
+        for option in range(len(found.choices)):
+            if found.reduces[option] and not self.reduction:
+                costs.append(float("inf"))
+                continue
+            cost = (_HEAVY if heavy else _TIE) * touched if option == 0 else 0.0
+            for arg, nbytes, available in inputs:
+                need = int(found.need[option, arg])
+                if available:
+                    cost += nbytes * min(_move(code, need) for code in available)
+                elif need == PARTIAL:
+                    cost += 4 * nbytes
+            for output, nbytes, hoped in outputs:
+                made = int(found.made[option, output])
+                if hoped:
+                    cost += _HOPE * nbytes * max(_move(made, code) for code in hoped)
+                elif made == PARTIAL:
+                    cost += nbytes * _TIE
+            costs.append(cost)
+        return min(range(len(costs)), key=lambda o: (costs[o], o))
+
+    def _available(
+        self, name: str, known: dict[str, set[int]], wanted: dict[str, set[int]]
+    ) -> set[int]:
+        """The layouts in which a tensor is there when an operator of the group comes to read it."""
+        found = known.get(name, set()) | wanted.get(name, set())
+        return found or self._like_base(name, known, wanted)
+
+    def _hoped(
+        self, name: str, known: dict[str, set[int]], wanted: dict[str, set[int]]
+    ) -> set[int]:
+        """The layouts in which an output is wanted."""
+        return wanted.get(name, set()) or self._like_base(name, known, wanted)
+
+    def _like_base(
+        self, name: str, known: dict[str, set[int]], wanted: dict[str, set[int]]
+    ) -> set[int]:
+        base = self.base[name]
+        if base == name:  # the other way round: a tensor is there as its gradient is
+            return set()
+        codes = known.get(base, set()) or wanted.get(base, set())
+        return {REPLICATED if code == PARTIAL else code for code in codes}
+
+
+def typical(slot: tuple[int, ...]) -> int:
+    """The node that stands for a slot: of a middle time step, as the first and the last may differ."""
+    return slot[len(slot) // 2]
+
+
+def _move(have: int, want: int) -> float:
+    """What a byte costs from one layout to another along one axis: gathering 1, adding up and gathering 2."""
+    if have in (want, REPLICATED):
+        return 0.0
+    if have == PARTIAL:
+        return 2.0 if want == REPLICATED else 1.0
+    return {REPLICATED: 1.0, PARTIAL: 3.0}.get(want, 0.5)

@@ -1,0 +1,1 @@
+"""Pictures of frontiers, profiles, partitions and timelines."""

@@ -1,0 +1,362 @@
+"""A partition as a picture: which device owns which tile of every weight and activation (Tofu, figure 11).
+
+               layer1.0          layer1.1 to 2   x2
+    weights    +--+--+  +-----+  +--+--+            tiles in the colour of the device that has them;
+               |0 |1 |  |0    |  |0 |1 |            a tile of several devices is striped,
+               +--+--+  +-----+  +--+--+            one that all devices have is grey
+               |2 |3 |  |1    |  |2 |3 |
+               +--+--+  +-----+  +--+--+
+    data       batch down, channel across
+
+Weights have their output channels down and their input channels across. A dim that is split takes the place of one that is not, so
+that every cut is seen; what is cut along a third dim is said in words. Sizes grow with the logarithm of the bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphwright.ir import Graph
+from graphwright.plans import Plan, boxes
+from graphwright.report.pictures.partition_tensors import Block, Part, Run, find_runs
+from graphwright.report.pictures.style import (
+    FAINT,
+    GREY,
+    HUES,
+    INK,
+    add_caption,
+    add_title,
+    check_suffix,
+    new_figure,
+    save_figure,
+)
+from graphwright.simulate.labels import caption
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Colour = tuple[float, float, float] | str
+Polygon = list[tuple[float, float]]
+Rectangular = tuple[float, float, float, float]
+
+COLUMN, GAP, RUN_GAP = 1.25, 0.1, 0.3
+HEAD, ROW = 0.5, 1.5
+LINE = HEAD + 2 * ROW + 0.2
+STRIPE = 0.09
+ACROSS = 12
+"""Columns in one line of the picture."""
+EVERY = "#dcdcdc"
+MOST_NAMED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A part of a rectangle, as shares of its two sides, and the devices that have it."""
+
+    top: float
+    left: float
+    bottom: float
+    right: float
+    owners: tuple[int, ...]
+
+
+def plot_partition(
+    graph: Graph, plan: Plan, path: str | Path, *, num: int = 36, title: str | None = None
+) -> None:
+    """Draw how a plan cuts weights and activations into a .png or .svg file.
+
+    Repeated blocks are drawn once. Of more than `num` weights those of the largest blocks are shown.
+    """
+    path = check_suffix(path)
+    save_figure(draw_partition(graph, plan, num=num, title=title), path)
+
+
+def draw_partition(graph: Graph, plan: Plan, *, num: int = 36, title: str | None = None) -> Figure:
+    """The picture as a Matplotlib figure."""
+    found = find_runs(graph, plan)
+    runs = _largest(found, num)
+    lines = _lines(runs)
+    width = max([_width(line) for line in lines], default=COLUMN * 4)
+    width, height = max(width, 6.0), LINE * max(1, len(lines))
+    figure = new_figure(width + 1.0, height + 1.25)
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    axes.set_xlim(-0.75, width + 0.1)
+    axes.set_ylim(height - 0.05, -0.05)
+    axes.set_aspect("equal")
+    colours = device_colours(plan.cluster.num_devices)
+    sizes = _sizes(runs)
+    for at, line in enumerate(lines):
+        _draw_line(axes, line, at * LINE, colours, sizes)
+    add_title(axes, title or f"Who has what: {plan.algorithm} on {plan.cluster.name}", pad=28)
+    _add_legend(axes, colours)
+    shown, there = (sum(len(run.blocks) for run in some) for some in (runs, found))
+    left_out = (
+        f"{shown} of {there} weights shown, those of the largest blocks" if shown < there else ""
+    )
+    where = caption(plan.cluster.name, plan.algorithm, plan.seed, plan.graph_hash)
+    add_caption(figure, (left_out, where))
+    return figure
+
+
+def device_colours(count: int) -> list[Colour]:
+    """A colour for every device."""
+    if count <= len(HUES):
+        return list(HUES[:count])
+    from colorsys import hls_to_rgb
+
+    shades = (0.42, 0.6, 0.75)
+    return [hls_to_rgb(d / count, shades[d % 3], 0.55) for d in range(count)]
+
+
+def tiles(part: Part) -> tuple[tuple[int, int], list[Tile], str]:
+    """The two dims to draw, down and across; the tiles along them; what is cut along further dims, in words."""
+    shape, sharding = part.type.shape, part.sharding
+    split = [dim for dim in range(len(shape)) if sharding.ways(dim) > 1]
+    down, across = _usual_dims(part)
+    for dim in split:
+        if dim in (down, across):
+            continue
+        if across not in split:
+            across = dim
+        elif down not in split:
+            down = dim
+    down, across = min(down, across), max(down, across)
+    more = [f"{part.names[d]} ÷{sharding.ways(d)}" for d in split if d not in (down, across)]
+    if sharding.is_partial:
+        more.append("terms of a sum")
+    owners: dict[tuple[int, int, int, int], list[int]] = {}
+    held = boxes(sharding, shape)
+    for device, box in zip(sharding.mesh.devices, held.tolist(), strict=True):
+        corner = (*box[down], *box[across]) if down != across else (0, 1, *box[across])
+        owners.setdefault(corner, []).append(device)
+    high, wide = (shape[down] if down != across else 1), shape[across]
+    found = [
+        Tile(top / high, left / wide, bottom / high, right / wide, tuple(sorted(devices)))
+        for (top, bottom, left, right), devices in owners.items()
+        if bottom > top and right > left
+    ]
+    return (down, across), found, ", ".join(more)
+
+
+def _usual_dims(part: Part) -> tuple[int, int]:
+    """Batch and channel of an activation, output and input channel of a weight."""
+    rank = part.type.rank
+    if rank < 2:
+        return 0, 0
+    return (0, rank - 1) if part.names[-1] == "channel" else (0, 1)
+
+
+def _largest(runs: tuple[Run, ...], num: int) -> tuple[Run, ...]:
+    """Runs of no more than `num` weights together, the largest, in their order."""
+    order = sorted(
+        range(len(runs)), key=lambda r: -sum(b.weight.type.nbytes for b in runs[r].blocks)
+    )
+    kept: list[int] = []
+    room = num
+    for at in order:
+        if len(runs[at].blocks) <= room or not kept:
+            kept.append(at)
+            room -= len(runs[at].blocks)
+    return tuple(runs[at] for at in sorted(kept))
+
+
+def _lines(runs: tuple[Run, ...]) -> list[list[Run]]:
+    """The runs in lines of about equal length."""
+    total = sum(len(run.blocks) for run in runs)
+    aim = ceil(total / max(1, ceil(total / ACROSS)))
+    lines: list[list[Run]] = []
+    used = 0
+    for run in runs:
+        for start in range(0, len(run.blocks), ACROSS):
+            part = Run(run.path, run.last, run.count, run.blocks[start : start + ACROSS])
+            if not lines or used + len(part.blocks) > aim + 1:
+                lines.append([])
+                used = 0
+            lines[-1].append(part)
+            used += len(part.blocks)
+    return lines
+
+
+def _width(line: list[Run]) -> float:
+    return sum(len(run.blocks) for run in line) * (COLUMN + GAP) + RUN_GAP * len(line)
+
+
+def _sizes(runs: tuple[Run, ...]) -> tuple[float, float]:
+    """The logarithms of the smallest and the largest tensor's bytes."""
+    parts = [p for run in runs for b in run.blocks for p in (b.weight, b.data) if p is not None]
+    found = [log(max(1, part.type.nbytes)) for part in parts] or [0.0]
+    return min(found), max(found)
+
+
+def _draw_line(
+    axes: Axes, line: list[Run], top: float, colours: list[Colour], sizes: tuple[float, float]
+) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    for row, word in enumerate(("weights", "data")):
+        axes.text(
+            -0.45, top + HEAD + (row + 0.46) * ROW, word,
+            rotation=90, ha="center", va="center", fontsize=9, color=INK, fontweight="bold",
+        )  # fmt: skip
+    x = 0.0
+    for run in line:
+        width = len(run.blocks) * (COLUMN + GAP)
+        box = FancyBboxPatch(
+            (x - 0.05, top + 0.05), width + 0.1, LINE - 0.15,
+            boxstyle="round,pad=0,rounding_size=0.06", linewidth=0.7, edgecolor="#c8c8c8",
+            facecolor="#fafafa" if run.count == 1 else "#f1f5f9", zorder=0,
+        )  # fmt: skip
+        axes.add_patch(box)
+        narrow = run.count == 1 and len(run.blocks) == 1
+        axes.text(
+            x + 0.05,
+            top + 0.22,
+            _short(run.title, 16 if narrow else 60),
+            fontsize=8,
+            va="center",
+            color=INK,
+        )
+        if run.count > 1:
+            axes.text(
+                x + width, top + 0.22, f"×{run.count}",
+                fontsize=11, ha="right", va="center", fontweight="bold", color=INK,
+            )  # fmt: skip
+        for block in run.blocks:
+            _draw_block(axes, block, x + (COLUMN + GAP) / 2, top, colours, sizes)
+            x += COLUMN + GAP
+        x += RUN_GAP
+
+
+def _draw_block(
+    axes: Axes,
+    block: Block,
+    middle: float,
+    top: float,
+    colours: list[Colour],
+    sizes: tuple[float, float],
+) -> None:
+    axes.text(
+        middle,
+        top + 0.46,
+        _short(block.name, 22),
+        fontsize=6.5,
+        ha="center",
+        va="center",
+        color=GREY,
+    )
+    for row, part in enumerate((block.weight, block.data)):
+        if part is not None:
+            _draw_part(axes, part, middle, top + HEAD + (row + 0.46) * ROW, colours, sizes)
+
+
+def _draw_part(
+    axes: Axes, part: Part, x: float, y: float, colours: list[Colour], sizes: tuple[float, float]
+) -> None:
+    """A tensor as a rectangle around (x, y), its dims written at its sides."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Rectangle
+
+    (down, across), found, more = tiles(part)
+    width, height = _sides(part, down, across, sizes)
+    left, top = x - width / 2 + 0.06, y - height / 2
+    shapes: list[Polygon] = []
+    fills: list[Colour] = []
+    for tile in found:
+        rectangle = (
+            left + tile.left * width,
+            top + tile.top * height,
+            (tile.right - tile.left) * width,
+            (tile.bottom - tile.top) * height,
+        )
+        hues = [colours[device] for device in tile.owners]
+        if len(hues) == len(colours) > 1:
+            hues = [EVERY]
+        stripes = _stripes(rectangle, len(hues))
+        shapes += stripes
+        fills += [hues[at % len(hues)] for at in range(len(stripes))]
+    # a hair's breadth over the edge, so that no light is seen between stripes
+    fill = PolyCollection(shapes, facecolors=fills, edgecolors="face", linewidths=0.25)
+    axes.add_collection(fill, autolim=False)
+    edge = 0.9 if len(found) <= 8 else 0.5 if len(found) <= 64 else 0.2
+    for tile in found:
+        corner = (left + tile.left * width, top + tile.top * height)
+        size = ((tile.right - tile.left) * width, (tile.bottom - tile.top) * height)
+        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor="white", linewidth=edge))
+    axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.9))
+    shape = part.type.shape
+    if down != across:
+        axes.text(
+            left - 0.04, y, f"{part.names[down]} {shape[down]}",
+            rotation=90, ha="right", va="center", fontsize=6, color=INK,
+        )  # fmt: skip
+    axes.text(
+        x + 0.06, top + height + 0.03, f"{part.names[across]} {shape[across]}" + (f"\n{more}" if more else ""),
+        ha="center", va="top", fontsize=6, color=INK, linespacing=1.1,
+    )  # fmt: skip
+
+
+def _sides(part: Part, down: int, across: int, sizes: tuple[float, float]) -> tuple[float, float]:
+    """Width and height: the area by the bytes, the proportions roughly the tensor's."""
+    low, high = sizes
+    share = (log(max(1, part.type.nbytes)) - low) / ((high - low) or 1.0)
+    side = 0.55 + 0.4 * share
+    shape = part.type.shape
+    ratio = 1.0 if down == across else (max(1, shape[across]) / max(1, shape[down])) ** 0.1
+    ratio = min(1.25, max(0.8, ratio))
+    return side * ratio**0.5, side / ratio**0.5
+
+
+def _stripes(rectangle: Rectangular, owners: int) -> list[Polygon]:
+    """A rectangle in slanting stripes, as many for each owner."""
+    left, top, width, height = rectangle
+    if owners == 1:
+        right, bottom = left + width, top + height
+        return [[(left, top), (right, top), (right, bottom), (left, bottom)]]
+    length = width + height
+    count = owners * max(2, round(length / (owners * STRIPE)))
+    return [
+        [(left + x, top + y) for x, y in _between(width, height, at * length / count, (at + 1) * length / count)]
+        for at in range(count)
+    ]  # fmt: skip
+
+
+def _between(width: float, height: float, begin: float, end: float) -> Polygon:
+    """The part of a rectangle at the origin that lies between the lines x + y = begin and x + y = end."""
+    first, second = _ends(width, height, begin), _ends(width, height, end)
+    over = [(width, 0.0)] if begin < width < end else []
+    under = [(0.0, height)] if begin < height < end else []
+    return [first[0], *over, second[0], second[1], *under, first[1]]
+
+
+def _ends(width: float, height: float, at: float) -> Polygon:
+    """Where the line x + y = at meets the rectangle: at its top or right, and at its left or bottom."""
+    return [(min(at, width), max(0.0, at - width)), (max(0.0, at - height), min(at, height))]
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"…{text[-most + 1 :]}"
+
+
+def _add_legend(axes: Axes, colours: list[Colour]) -> None:
+    from matplotlib.patches import Patch
+
+    count = len(colours)
+    shown = (
+        list(range(count))
+        if count <= MOST_NAMED
+        else [round(i * (count - 1) / 7) for i in range(8)]
+    )
+    handles = [
+        Patch(color=colours[d], label=f"device {d}" if d == shown[0] else str(d)) for d in shown
+    ]
+    if count > 1:
+        handles.append(Patch(facecolor=EVERY, edgecolor=FAINT, label="every device"))
+    axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False,
+        fontsize=8, handlelength=1, handleheight=1, columnspacing=0.9, borderaxespad=0.1,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Graph passes: each takes a graph and returns an equal one."""

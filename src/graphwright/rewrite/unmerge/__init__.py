@@ -1,0 +1,1 @@
+"""Keep apart the dims that PyTorch merges to call its kernels, so that each of them can be split."""

@@ -1,0 +1,1 @@
+"""Check descriptions, splits and training against PyTorch on one device."""

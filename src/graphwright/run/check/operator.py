@@ -1,0 +1,188 @@
+"""Check a description against the kernel that PyTorch runs.
+
+Three things must hold on any inputs, and all are checked by running the kernel itself:
+
+1. `reference`, which knows the description alone, gives what the kernel gives;
+2. for every derived split, the kernel run on the parts' regions, and joined as the split says, gives it too;
+3. where the operator is said to be linear in some arguments, the kernel adds up: op(a1 + a2) = op(a1) + op(a2).
+
+Of a random operator only the types are checked, of the whole and of every part: PyTorch's kernels draw from a stream, so that
+their parts draw other numbers than the whole. What runs a plan draws by position (see `describe.expression.Random`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import torch
+
+from graphwright.aten.calls import call_checked, complete_call
+from graphwright.aten.invoke import call_kernel
+from graphwright.aten.types import tensor_type
+from graphwright.describe import (
+    Description,
+    Split,
+    Types,
+    linear_sets,
+    reference_of,
+    require,
+    splits_of,
+    trace,
+)
+from graphwright.errors import WrongDescription
+from graphwright.ir import Attr, TensorType
+from graphwright.run.check.parts import HALF, Inputs, run_part, run_split, to_numpy, tolerance_of
+
+
+def check_operator(
+    op: str,
+    attrs: Mapping[str, Attr],
+    inputs: Inputs,
+    *,
+    description: Description | None = None,
+    num_parts: Sequence[int] = (2, 3, 4),
+    tolerance: float | None = None,
+    values: bool = True,
+) -> tuple[Split, ...]:
+    """Raise `WrongDescription` unless the description of `op` is true for this call; return the splits checked.
+
+    Attributes with a default may be left out. `tolerance` is relative to the largest output; if not given, it is
+    that of the least precise dtype in the call: 1e-9 for float64, 1e-4 for float32, 2e-2 for half precision. A wrong
+    description shows most clearly in float64. Without `values` the description is not evaluated, element by element,
+    which takes long on larger inputs. A call that the operator does not take is an `InvalidCall`.
+    """
+    description = description or require(op)
+    attrs, inputs = complete_call(op, attrs, inputs)
+    inputs = [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs]
+    outputs = call_checked(op, inputs, attrs)
+    if tolerance is None:
+        tolerance = tolerance_of(*(t for t in (*inputs, *outputs) if t is not None))
+    call = _Call(op, attrs, inputs, outputs, tolerance)
+    types = types_of(inputs, call.outputs)
+    derived = splits_of(description, attrs, types)
+    traced = trace(description, attrs, types)
+    if traced.random:
+        call.check_types(types, derived, num_parts)
+        return derived
+    if values:
+        arrays = [None if t is None else to_numpy(t) for t in inputs]
+        found = reference_of(description, _without_half(attrs), arrays, types)
+        call.compare("by its description", [torch.from_numpy(array.copy()) for array in found])
+    for split in derived:
+        for cuts in cut_positions(split, num_parts):
+            try:
+                joined = run_split(split, inputs, cuts)
+            except (RuntimeError, IndexError) as error:
+                raise WrongDescription(
+                    f"{op}: the kernel refuses a part along {split.index} cut at {cuts}: {error}"
+                ) from error
+            call.compare(f"from parts along {split.index} cut at {cuts}", joined)
+    for arguments in linear_sets(traced):
+        added = [t for t in (inputs[a] for a in arguments) if t is not None]
+        if any(t.dtype == torch.bool or not t.isfinite().all() for t in added):
+            continue  # truth values and infinities do not add up
+        if all("float" in t.dtype for t in types.outputs):
+            call.compare(
+                f"as a sum, being linear in arguments {sorted(arguments)},", call.added(arguments)
+            )
+    return derived
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of an operator with its outputs, to compare others with."""
+
+    op: str
+    attrs: Mapping[str, Attr]
+    inputs: Inputs
+    outputs: tuple[torch.Tensor, ...]
+    tolerance: float
+
+    def compare(self, how: str, found: Sequence[torch.Tensor]) -> None:
+        for number, (want, got) in enumerate(zip(self.outputs, found, strict=True)):
+            if got.shape != want.shape or not self.close(got.to(want), want):
+                shapes = ", ".join(
+                    "absent" if t is None else str(tensor_type(t)) for t in self.inputs
+                )
+                raise WrongDescription(
+                    f"{self.op}: output {number} {how} differs from the kernel's, for {shapes} and "
+                    f"{dict(self.attrs)}:\n{got}\nagainst\n{want}"
+                )
+
+    def check_types(self, types: Types, splits: Sequence[Split], num_parts: Sequence[int]) -> None:
+        """What the kernel makes has the type that it made before, and that of a part's region for the part."""
+        again = types_of(self.inputs, call_kernel(self.op, self.inputs, self.attrs))
+        if again != types:
+            raise WrongDescription(f"{self.op} is random: it makes {types} first and then {again}")
+        for split in splits:
+            for cuts in cut_positions(split, num_parts):
+                for lo, end in pairwise(cuts):
+                    part = split.part(lo, end)
+                    try:
+                        made = run_part(split, part, self.inputs)
+                    except (RuntimeError, IndexError) as error:
+                        raise WrongDescription(
+                            f"{self.op}: the kernel refuses [{lo}, {end}) of {split.index}: {error}"
+                        ) from error
+                    wanted = tuple(
+                        TensorType(tuple(piece.size for piece in region), t.dtype)
+                        for region, t in zip(part.outputs, types.outputs, strict=True)
+                    )
+                    if (got := tuple(map(tensor_type, made))) != wanted:
+                        raise WrongDescription(
+                            f"{self.op}: [{lo}, {end}) of {split.index} has the types {got}, not {wanted}"
+                        )
+
+    def close(self, got: torch.Tensor, want: torch.Tensor) -> bool:
+        """Alike to the tolerance; whole numbers and truth values are the same, or not."""
+        if not (want.is_floating_point() or want.is_complex()):
+            return torch.equal(got, want)
+        finite = want[want.isfinite()].abs()
+        scale = max(1.0, finite.max().item()) if finite.numel() else 1.0
+        return torch.allclose(
+            got, want, rtol=self.tolerance, atol=self.tolerance * scale, equal_nan=True
+        )
+
+    def added(self, arguments: frozenset[int]) -> list[torch.Tensor]:
+        """The sum of the outputs for two halves of the arguments."""
+        halves: list[list[torch.Tensor | None]] = [[], []]
+        for position, tensor in enumerate(self.inputs):
+            if tensor is None or position not in arguments:
+                pair = (tensor, tensor)
+            else:
+                count = torch.arange(tensor.numel(), device=tensor.device)
+                share = count.reshape(tensor.shape) % 3 * 0.25 + 0.25
+                first = (tensor * share).to(tensor.dtype)
+                pair = (first, tensor - first)
+            for half, piece in zip(halves, pair, strict=True):
+                half.append(piece)
+        made = [call_kernel(self.op, half, self.attrs) for half in halves]
+        return [a + b for a, b in zip(*made, strict=True)]
+
+
+def cut_positions(split: Split, num_parts: Sequence[int]) -> list[tuple[int, ...]]:
+    """Balanced and deliberately uneven cuts."""
+    found: list[tuple[int, ...]] = []
+    for count in num_parts:
+        if count <= split.max_parts:
+            found.append(split.cuts(count))
+            if split.max_parts > count:  # the first part takes all that the others can spare
+                sizes = [split.max_parts - count + 1] + [1] * (count - 1)
+                uneven = [min(split.extent, n * split.quantum) for n in accumulate(sizes)]
+                found.append((0, *uneven))
+    return list(dict.fromkeys(found))
+
+
+def types_of(inputs: Inputs, outputs: Sequence[torch.Tensor]) -> Types:
+    """The types of a call that was made."""
+    return Types(
+        tuple(None if t is None else tensor_type(t) for t in inputs),
+        tuple(tensor_type(t) for t in outputs),
+    )
+
+
+def _without_half(attrs: Mapping[str, Attr]) -> dict[str, Attr]:
+    """NumPy computes in single precision where the kernel does so inside, and rounds its result."""
+    return {k: "float32" if isinstance(v, str) and v in HALF else v for k, v in attrs.items()}

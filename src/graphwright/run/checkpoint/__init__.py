@@ -1,0 +1,1 @@
+"""Save and load training state under any plan."""

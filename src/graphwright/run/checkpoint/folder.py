@@ -1,0 +1,152 @@
+"""Folders of checkpoints on disk: complete ones have a name, one being written is hidden until it is renamed.
+
+    directory/000001-step-10/       complete
+              000002-step-20/       complete, and the `latest`
+              .saving-3f91c2d0/     being written; or left behind by a process that was killed, and removed by the next save
+
+Folders are numbered in the order of saving, so the newest is known by its name, also when a run went back to an earlier step.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from graphwright.errors import CheckpointNotSaved, InvalidCheckpoint
+from graphwright.run.checkpoint.index import INDEX
+from graphwright.run.processes.agreement import together
+
+_NAME = re.compile(r"(\d{6,})-step-\d+")
+_HIDDEN = ".saving-"
+
+
+def latest(directory: str | os.PathLike[str]) -> Path | None:
+    """The newest complete checkpoint of a folder, or None where there is none."""
+    return next((path for _, path in _numbered(Path(directory)) if (path / INDEX).is_file()), None)
+
+
+def find(path: Path) -> Path:
+    """The checkpoint at `path`, or the newest in it."""
+    if (path / INDEX).is_file():
+        return path
+    found = latest(path)
+    if found is None:
+        what = (
+            "holds none" if path.is_dir() else "is no folder" if path.exists() else "does not exist"
+        )
+        raise InvalidCheckpoint(
+            f"{path} is no checkpoint: it {what}. Give a folder with {INDEX}, like 000001-step-10, or one that holds such folders"
+        )
+    return found
+
+
+@contextmanager
+def hidden_folder(directory: Path, rank: int) -> Iterator[Path]:
+    """A new folder that all processes write into, gone at the end unless it was renamed."""
+    locks: list[int] = []
+
+    def begin() -> str:
+        if rank:
+            return ""
+        directory.mkdir(parents=True, exist_ok=True)
+        for left in directory.glob(f"{_HIDDEN}*"):
+            _remove_if_left(left)
+        made = directory / f"{_HIDDEN}{secrets.token_hex(4)}"
+        made.mkdir()
+        locks.append(_lock(made))
+        return str(made)
+
+    def check() -> None:
+        if not made.is_dir():
+            raise CheckpointNotSaved(
+                f"rank {rank} does not see {made}, which rank 0 has made: the folder is not shared"
+            )
+
+    try:
+        made = Path(together(begin)[0])
+        try:
+            together(check)
+            yield made
+        finally:
+            if not rank:
+                shutil.rmtree(made, ignore_errors=True)
+    finally:
+        for lock in locks:
+            os.close(lock)
+
+
+def commit(directory: Path, made: Path, step: int, keep: int | None) -> Path:
+    """Give a complete folder its name, and remove the oldest beyond `keep`."""
+    _flush(made)
+    while True:
+        number = max((number for number, _ in _numbered(directory)), default=0) + 1
+        final = directory / f"{number:06d}-step-{step}"
+        try:
+            made.rename(final)
+            break
+        except FileExistsError:  # another run saves here too
+            continue
+    _flush(directory)
+    if keep is not None:
+        complete = [path for _, path in _numbered(directory) if (path / INDEX).is_file()]
+        for old in complete[keep:]:
+            _remove(old)
+    return final
+
+
+def _numbered(directory: Path) -> list[tuple[int, Path]]:
+    """Everything that is named as a checkpoint, newest first."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    found = [
+        (int(match[1]), directory / name) for name in names if (match := _NAME.fullmatch(name))
+    ]
+    return sorted(found, reverse=True)
+
+
+def _remove(old: Path) -> None:
+    """Hide it first: half of a checkpoint must not look like one."""
+    hidden = old.with_name(f"{_HIDDEN}{secrets.token_hex(4)}")
+    with suppress(OSError):
+        old.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _lock(folder: Path) -> int:
+    """Hold a folder for as long as this process lives; returns what has to be closed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        pass  # a file system without locks: what is left behind there stays
+    return descriptor
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a hidden folder whose owner no longer lives."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(descriptor)
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

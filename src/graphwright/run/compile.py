@@ -1,0 +1,160 @@
+"""`gw.compile`: from a plan, and the model that was planned, to the step of this rank.
+
+    plan, model, loss, optimizer --capture--> graph --is it the planned one?--lower--> Step
+
+The graph is captured from an example of the whole batch, given, or captured from the first batch that the step is called with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.aten.autocast import surrounding
+from graphwright.aten.batches import BatchDim
+from graphwright.aten.optimizers import OptimizerLike, make_optimizer
+from graphwright.capture.api import capture
+from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
+from graphwright.ir import Graph, Role
+from graphwright.lower import lower
+from graphwright.plans import Frontier, Plan, Program
+from graphwright.run.later import LaterStep
+from graphwright.run.processes.rendezvous import read_variables
+from graphwright.run.processes.world import World, world
+from graphwright.run.step import Step
+
+
+def compile_step(
+    plan: Plan | str | os.PathLike[str],
+    model: nn.Module,
+    loss_fn: Any = None,
+    optimizer: OptimizerLike | None = None,
+    *,
+    batch: Any = None,
+    graph: Graph | None = None,
+    optimizer_options: Mapping[str, Any] | None = None,
+    clip_norm: float | None = None,
+    accumulate: int = 1,
+    batch_dim: BatchDim = 0,
+    autocast: torch.dtype | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    torch_compile: bool = False,
+) -> Step:
+    """Make a plan's training step on this rank; every rank calls this with the same plan.
+
+    `batch` is an example of the whole batch, as for `gw.capture` (its values are not read), or `graph` the graph that was planned; without both, the first
+    batch that the step is given is the example, and has to be whole. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of `gw.capture`, where
+    the plan's graph was captured with them. The model's values are what training starts from: real ones, or on the meta device those that its modules'
+    `reset_parameters` make from `seed`; see also `Step.load`. An optimizer instance keeps its learning rates, so that schedulers work on it
+    (`step.optimizer`). `torch_compile` compiles what each rank computes between what it sends and receives, which takes a while at the first call.
+
+    >>> step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
+    >>> for batch in loader:
+    ...     loss = step(batch)
+    >>> step.save("checkpoints"); trained = step.gather()
+    """
+    plan = plan if isinstance(plan, Plan) else _load(plan)
+    made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
+    _check_size(plan)
+    options: dict[str, Any] = {
+        "clip_norm": clip_norm,
+        "accumulate": accumulate,
+        "batch_dim": batch_dim,
+        "autocast": autocast or surrounding(),
+    }
+    if graph is not None:
+        _check_has_options(clip_norm, accumulate, autocast)
+
+    def captured(example: Any) -> Graph:
+        return capture(
+            model,
+            loss_fn,
+            example,
+            optimizer=optimizer,
+            optimizer_options=optimizer_options,
+            **options,
+        )
+
+    def begin(graph: Graph) -> tuple[World, Graph, Plan, Program]:
+        if plan.graph_hash != graph.hash:
+            raise PlanMismatch(
+                "the plan was made for another graph: another model, loss, batch size, dtype, optimizer or options of it, clip_norm, accumulate or autocast; "
+                "plan this one with gw.plan"
+            )
+        lowered = lower(graph, plan)
+        here = world(device=device)
+        return here, graph, plan, lowered.program(here.rank)
+
+    if graph is None and batch is None:
+
+        def begin_with(example: Any) -> tuple[World, Graph, Plan, Program]:
+            found = captured(example)
+            _check_is_whole(plan, found)
+            return begin(found)
+
+        return LaterStep(begin_with, model, loss_fn, made, seed, torch_compile)
+    ready = begin(graph if graph is not None else captured(batch))
+    return Step(*ready, model, loss_fn, made, seed, torch_compile)
+
+
+def _load(plan: object) -> Plan:
+    if isinstance(plan, Frontier):
+        raise InvalidOption(
+            f"a frontier of {len(plan)} plans was given; choose one: frontier.fastest(), frontier.smallest() or frontier.turning_point()"
+        )
+    if not isinstance(plan, str | os.PathLike):
+        raise InvalidOption(f"a plan, or the path of a saved one, is needed, not {plan!r}")
+    return Plan.load(Path(plan))
+
+
+def _check_size(plan: Plan) -> None:
+    size = _expected_size()
+    if plan.cluster.num_devices != size:
+        raise PlanMismatch(
+            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} processes run; "
+            f"start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers {plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
+        )
+
+
+def _check_has_options(
+    clip_norm: float | None, accumulate: int, autocast: torch.dtype | None
+) -> None:
+    given = {"clip_norm": clip_norm, "accumulate": accumulate, "autocast": autocast}
+    for name, value in given.items():
+        if value is not None and not (name == "accumulate" and value == 1):
+            raise InvalidOption(
+                f"{name}={value} changes what is captured, but graph=... is captured already; give {name} to gw.capture, or batch=... "
+                "in the place of graph=..."
+            )
+
+
+def _check_is_whole(plan: Plan, graph: Graph) -> None:
+    """Raise if the first batch of a step that was made without an example is not the one that was planned for."""
+    if plan.graph_hash == graph.hash:
+        return
+    shapes = ", ".join(
+        f"{name} {list(graph.tensors[name].type.shape)}"
+        for name in graph.inputs
+        if graph.tensors[name].role is Role.INPUT
+    )
+    raise BatchMismatch(
+        f"the first batch ({shapes}) makes another graph than the one that was planned. Without an example the first batch has to be the whole "
+        "one, not this rank's part of it: give gw.compile an example of the whole batch (batch=...), or the graph (graph=...). If it is whole, "
+        "then model, optimizer, dtype or batch size are others than planned"
+    )
+
+
+def _expected_size() -> int:
+    """How many processes there are, before anything is started."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    variables = read_variables(os.environ)
+    return 1 if variables is None else variables.size

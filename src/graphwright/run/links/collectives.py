@@ -1,0 +1,198 @@
+"""Collectives and exchanges of a program over the process groups of torch.distributed.
+
+    all_reduce                        in place where nobody reads the terms afterwards; several small ones at once. PyTorch's own, or on one machine `neighbours`
+    all_gather, reduce_scatter        Gloo: messages between pairs of ranks (`messages`); NCCL: its own, along the first dim, where it gathers and scatters
+    exchange                          messages
+
+If all ranks are on one machine and the system allows it, messages are read from the sender's memory (`neighbours`); otherwise they go over Gloo or NCCL.
+
+Everything begins at once and is waited for where its result is needed. All ranks begin what they share in the same order (`lower.order`), and messages
+between two ranks arrive in the order in which they were sent.
+
+Over Gloo, PyTorch notes the name of each operation that has ended, in one string for all of a group's threads and without a lock: names that do not
+fit into the string itself corrupt the heap (docs/decisions/0011). So only operations with short names are called here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from graphwright.plans import Collective, Exchange, Together
+from graphwright.run.links.connect import meet
+from graphwright.run.links.messages import (
+    Parcels,
+    Waiting,
+    Work,
+    combine_terms,
+    exchange,
+    gather,
+    scatter,
+)
+from graphwright.run.processes.world import world
+from graphwright.run.program.module import Pending
+
+_OPERATIONS = {
+    "sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min",
+}  # fmt: skip
+
+
+class GroupLinks:
+    """The links of this process; `groups` are all groups of ranks that any rank takes part in, alike in every process.
+
+    Groups are known by their names: whoever holds a group keeps its threads alive when the process ends.
+    """
+
+    def __init__(self, groups: Iterable[tuple[int, ...]]) -> None:
+        self.groups = tuple(groups)
+        self.everyone = tuple(range(dist.get_world_size()))
+        self.batched = world().backend == "nccl"
+        self.names: dict[tuple[int, ...], str] = {}
+        self._open(self.groups, {self.everyone: dist.group.WORLD})
+
+    def _open(self, groups: Iterable[tuple[int, ...]], there: dict[tuple[int, ...], Any]) -> None:
+        for ranks in groups:
+            made = there.get(ranks) or dist.new_group(list(ranks))
+            if dist.get_rank() in ranks:
+                self.names[ranks] = made.group_name
+        self.near = None if self.batched else meet(self.groups)
+
+    def leave(self) -> None:
+        """Let neighbours that wait for this rank know that it does not go on."""
+        if self.near is not None:
+            self.near.close()
+
+    def close(self) -> None:
+        """Destroy the groups that were made for these links; nothing may be under way."""
+        self.leave()
+        registry: Any = distributed_c10d
+        if dist.is_initialized():
+            for name in set(self.names.values()) - {registry.group.WORLD.group_name}:
+                dist.destroy_process_group(registry._resolve_process_group(name))
+        self.names.clear()
+
+    def renew(self) -> None:
+        """Begin anew, on all ranks, after a step that not all have ended: what it has left under way arrives nowhere."""
+        self.close()
+        self._open(dict.fromkeys((*self.groups, self.everyone)), {})
+
+    def collect(self, what: Collective, value: torch.Tensor) -> Pending:
+        """Begin a collective."""
+        if what.kind == "all_reduce":
+            given = value.contiguous()
+            own = given if what.free or given is not value else value.clone()
+            return Waiting(self._reduce(what, own))
+        if self.batched:
+            native = self._all_gather if what.kind == "all_gather" else self._reduce_scatter
+            return native(what, value)
+        by_messages = gather if what.kind == "all_gather" else scatter
+        return by_messages(what, value, dist.get_rank(), self._post)
+
+    def _reduce(self, what: Collective, value: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Begin to reduce a value in place; returns what waits for it."""
+        near = self.near
+        if near is not None:
+            combine = partial(combine_terms, what.reducer)
+            begun = near.reduce(what.group, value, combine)
+
+            def get() -> torch.Tensor:
+                begun.wait()
+                return value
+
+            return get
+        functional: Any = torch.ops._c10d_functional
+        name, operation = self.names[what.group], _OPERATIONS[what.reducer]
+        reduced = functional.all_reduce_(value, operation, name)
+        return partial(functional.wait_tensor, reduced)
+
+    def _all_gather(self, what: Collective, value: torch.Tensor) -> Pending:
+        functional: Any = torch.ops._c10d_functional
+        given, count = front(value, what.dim, max(what.sizes)), len(what.group)
+        begun = functional.all_gather_into_tensor(given, count, self.names[what.group])
+        return Waiting(lambda: joined(functional.wait_tensor(begun), what.sizes, what.dim), given)
+
+    def _reduce_scatter(self, what: Collective, value: torch.Tensor) -> Pending:
+        functional: Any = torch.ops._c10d_functional
+        given, operation = parted(value, what.sizes, what.dim), _OPERATIONS[what.reducer]
+        count, size = len(what.group), what.sizes[what.group.index(dist.get_rank())]
+        begun = functional.reduce_scatter_tensor(given, operation, count, self.names[what.group])
+
+        def get() -> torch.Tensor:
+            found: torch.Tensor = functional.wait_tensor(begun)
+            return found.narrow(0, 0, size).movedim(0, what.dim).contiguous()
+
+        return Waiting(get, given)
+
+    def sum_all(self, what: Together, values: Sequence[torch.Tensor]) -> Sequence[Pending]:
+        """Begin several sums at once."""
+        reduced = self._reduce(what.sums[0], torch.cat([value.reshape(-1) for value in values]))
+        shapes = [value.shape for value in values]
+        parts: dict[int, torch.Tensor] = {}
+
+        def get(number: int) -> torch.Tensor:
+            if not parts:
+                sums = torch.split(reduced(), [s.numel() for s in shapes])
+                parts.update(enumerate(sums))
+            return parts.pop(number).view(shapes[number])
+
+        return [Waiting(partial(get, number)) for number in range(len(shapes))]
+
+    def exchange(self, what: Exchange, value: torch.Tensor | None) -> Pending:
+        """Begin an exchange."""
+        return exchange(what, value, self._empty(what) if value is None else value, self._post)
+
+    def _empty(self, what: Exchange) -> torch.Tensor:
+        device = torch.device("cuda", torch.cuda.current_device()) if self.batched else None
+        return torch.empty(0, dtype=getattr(torch, what.type.dtype), device=device)
+
+    def _post(self, tag: int, sends: Parcels, receives: Parcels) -> Sequence[Work]:
+        if not self.batched:
+            if self.near is not None:
+                return self.near.post(tag, sends, receives)
+            group = self._everyone()
+            begun: list[Any] = [dist.irecv(t, r, group, tag) for r, t in receives.items()]
+            return begun + [dist.isend(t, r, group, tag) for r, t in sends.items()]
+        group = self._everyone()
+        ops = [dist.P2POp(dist.isend, t, rank, group) for rank, t in sends.items()]
+        ops += [dist.P2POp(dist.irecv, t, rank, group) for rank, t in receives.items()]
+        return dist.batch_isend_irecv(ops) if ops else []
+
+    def _everyone(self) -> Any:
+        """The group for messages: the world, or the one that has taken its place."""
+        name = self.names.get(self.everyone)
+        registry: Any = distributed_c10d
+        return None if name is None else registry._resolve_process_group(name)
+
+
+# -- from values to what NCCL gathers and scatters, and back ------------------------------------------
+
+
+def front(value: torch.Tensor, dim: int, size: int) -> torch.Tensor:
+    """A value with a dim moved to the front and filled up to a size."""
+    moved = value.movedim(dim, 0)
+    if moved.shape[0] < size:
+        moved = torch.cat([moved, moved.new_zeros(size - moved.shape[0], *moved.shape[1:])])
+    return moved.contiguous()
+
+
+def joined(gathered: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
+    """Parts one after the other, without what they were filled up with, along their dim."""
+    if len(set(sizes)) > 1:
+        parts = gathered.chunk(len(sizes))
+        gathered = torch.cat([p.narrow(0, 0, n) for p, n in zip(parts, sizes, strict=True)])
+    return gathered.movedim(
+        0, dim
+    ).contiguous()  # some kernels take the order of memory for granted
+
+
+def parted(value: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
+    """A value with a dim moved to the front and its parts filled up to the longest."""
+    moved = value.movedim(dim, 0)
+    if len(set(sizes)) > 1:
+        moved = torch.cat([front(part, 0, max(sizes)) for part in torch.split(moved, list(sizes))])
+    return moved.contiguous()

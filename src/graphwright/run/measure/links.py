@@ -1,0 +1,269 @@
+"""Measure what collectives between the running workers take, and keep it where the cost model finds it (TensorOpt section 3.2).
+
+    every set of axes       all of its groups at once, as in a step: `spans` and `contenders` name the case
+    every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
+    sizes 2^10 to 2^24      the median over repetitions, until the slowest rank is done, none more than a larger one
+    sweeps                  all of it four times, and the second least counts: a machine that others use has slow moments, which last longer than the repetitions
+
+What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold, as
+in a step. Copies depend on the dim: along the first one parts lie in
+one piece, along the last one they do not, so the mean of both is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, cycle
+from math import isqrt
+from statistics import fmean, median, median_low
+from time import perf_counter
+from typing import Literal, get_args
+
+import torch
+
+from graphwright.ir import TensorType
+from graphwright.lower import group_of
+from graphwright.machine import Cluster, Store, from_toml, to_toml
+from graphwright.plans import Box, Collective, Exchange, whole_mesh
+from graphwright.run.links.process_memory import name_machine
+from graphwright.run.processes.agreement import together
+from graphwright.run.processes.launch import launch
+from graphwright.run.processes.world import World, world
+from graphwright.run.program.allocator import keep_freed_memory
+from graphwright.run.program.module import Links, Pending
+from graphwright.simulate import record_collectives
+from graphwright.tasks import all_pairs, rings
+
+SIZES = tuple(2**n for n in range(10, 25, 2))
+SMALL, AT_ONCE = 2**20, 4
+"""So many transfers of up to so many bytes are begun before the first is waited for, as in a step: there, what a small one waits for has come meanwhile."""
+SWEEPS = 4
+COMPUTING = 512
+"""Products of matrices of this size are computed before what is timed."""
+Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTime:
+    """What one kind of collective takes at one size."""
+
+    kind: str
+    spans: tuple[int, ...]
+    contenders: int
+    nbytes: int
+    seconds: float
+
+
+def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
+    """One set of axes for every way to span levels."""
+    seen: set[object] = set()
+    count = len(cluster.axes)
+    for size in range(1, count + 1):
+        for axes in combinations(range(count), size):
+            found = rings(cluster, whole_mesh(cluster), axes)
+            case = (found.spans, max(party.contenders for party in found.parties))
+            if case not in seen:
+                seen.add(case)
+                yield axes
+
+
+def measure_links(
+    cluster: Cluster,
+    here: World,
+    links: Links,
+    *,
+    store: Store | None = None,
+    sizes: Sequence[int] = SIZES,
+    repeats: int = 5,
+    progress: Progress | None = None,
+) -> list[LinkTime]:
+    """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
+    keep_freed_memory()  # as in a step
+    machines = together(name_machine)
+    one_clock = None not in machines and len(set(machines)) == 1
+    matrix = torch.ones(COMPUTING, COMPUTING, device=here.device)
+    cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
+    times: dict[tuple[Kind, tuple[int, ...], int], list[float]] = {case: [] for case in cases}
+    for number, case in enumerate(cases * SWEEPS):
+        if progress is not None:
+            progress(number, len(cases) * SWEEPS, case[0])
+        times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
+    found = in_order([_named(cluster, *case, median_low(times[case])) for case in cases])
+    if here.rank == 0 and store is not None:
+        keep(cluster, found, store)
+    return found
+
+
+def _time(
+    cluster: Cluster,
+    here: World,
+    links: Links,
+    kind: Kind,
+    axes: tuple[int, ...],
+    size: int,
+    repeats: int,
+    one_clock: bool,
+    matrix: torch.Tensor,
+) -> float:
+    """The seconds that one kind of collective takes at one size, by the median, from when the last rank begins to when the last one is done."""
+    import torch.distributed as dist
+
+    group = group_of(whole_mesh(cluster), axes, here.rank)
+    runs = [_prepare(kind, dim, group, here, links, size) for dim in (0, 1)]
+    count = AT_ONCE if size <= SMALL else 1
+    times: list[list[float]] = [[], []]
+    for _ in range(repeats + 1):
+        for dim, run in enumerate(runs):
+            torch.mm(matrix, matrix)
+            _settle(here.device)
+            dist.barrier()
+            start = perf_counter()
+            for begun in [run() for _ in range(count)]:
+                if begun is not None:
+                    begun.wait()
+            _settle(here.device)
+            end = perf_counter()
+            # Ranks do not leave a barrier at once; where clocks differ, the longest has to do.
+            last = torch.tensor([start, end, end - start], dtype=torch.float64).to(here.device)
+            dist.all_reduce(last, dist.ReduceOp.MAX)
+            first, ended, longest = last.tolist()
+            times[dim].append((ended - first if one_clock else longest) / count)
+    return fmean(median(each[1:]) for each in times)
+
+
+def _named(
+    cluster: Cluster, kind: Kind, axes: tuple[int, ...], size: int, seconds: float
+) -> LinkTime:
+    """A time by the names that the cost model looks for."""
+    parties = (all_pairs if kind == "all_to_all" else rings)(cluster, whole_mesh(cluster), axes)
+    contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
+    return LinkTime(
+        kind=kind, spans=parties.spans, contenders=contenders, nbytes=size, seconds=seconds
+    )
+
+
+def in_order(times: Sequence[LinkTime]) -> list[LinkTime]:
+    """The same, with no size taking longer than a larger one of its kind: those that would do so share their mean (isotonic regression)."""
+    cases: dict[object, list[LinkTime]] = {}
+    for row in sorted(times, key=lambda r: r.nbytes):
+        cases.setdefault((row.kind, row.spans, row.contenders), []).append(row)
+    found: dict[LinkTime, LinkTime] = {}
+    for rows in cases.values():
+        pools: list[list[LinkTime]] = []
+        for row in rows:
+            pools.append([row])
+            while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
+                pools[-2:] = [pools[-2] + pools[-1]]
+        found |= {row: replace(row, seconds=_mean(pool)) for pool in pools for row in pool}
+    return [found[row] for row in times]
+
+
+def _mean(rows: Sequence[LinkTime]) -> float:
+    return fmean(row.seconds for row in rows)
+
+
+def _settle(device: torch.device) -> None:
+    """Return once a device has done what it was told to."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
+    """Put measured times into a store."""
+    tables: dict[tuple[str, tuple[int, ...], int], dict[int, float]] = {}
+    for row in found:
+        tables.setdefault((row.kind, row.spans, row.contenders), {})[row.nbytes] = row.seconds
+    for (kind, spans, contenders), seconds in tables.items():
+        record_collectives(store, cluster, kind, spans, contenders, seconds)
+
+
+def _prepare(
+    kind: Kind, dim: int, group: tuple[int, ...], here: World, links: Links, nbytes: int
+) -> Callable[[], Pending | None]:
+    """What a rank begins in one measurement; sizes are those of the tensor that a group gathers or reduces, of what a device has before an exchange, or of a message."""
+    count, own = len(group), group.index(here.rank)
+    elements = nbytes // 4 * (count if kind == "all_to_all" else 1)
+    side = max(count, isqrt(elements) // count * count)
+    whole, part = (side, side), side // count
+    local = (part, side) if dim == 0 else (side, part)
+    if kind == "all_reduce":
+        values = cycle([torch.ones(whole, device=here.device) for _ in range(AT_ONCE)])
+        what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1, free=True)
+        return lambda: links.collect(what, next(values))
+    if kind == "all_gather" or kind == "reduce_scatter":
+        value = torch.ones(local if kind == "all_gather" else whole, device=here.device)
+        what = Collective(
+            kind=kind, tensor="", group=group, value=0, output=1, dim=dim, sizes=(part,) * count
+        )
+        return lambda: links.collect(what, value)
+    if kind == "send":
+        return _send(whole, group, own, here, links)
+    # Of its rows each device gives the others their columns, or the other way round.
+    value = torch.ones(local, device=here.device)
+    swapped = (side, part) if dim == 0 else (part, side)
+    given: list[Box] = [_region(local, 1 - dim, n * part, part) for n in range(count)]
+    taken: list[Box] = [_region(swapped, dim, n * part, part) for n in range(count)]
+    others = [n for n in range(count) if n != own]
+    exchange = Exchange(
+        tensor="", tag=0, value=0, output=1, type=TensorType(swapped, "float32"),
+        sends=tuple((group[n], given[n]) for n in others),
+        receives=tuple((group[n], taken[n]) for n in others),
+        own=((given[own], taken[own]),),
+    )  # fmt: skip
+    return lambda: links.exchange(exchange, value)
+
+
+def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
+    """A range of one dim of a matrix, and all of the other."""
+    wanted = (start, start + size)
+    return (wanted, (0, shape[1])) if dim == 0 else ((0, shape[0]), wanted)
+
+
+def _send(
+    shape: tuple[int, int], group: tuple[int, ...], own: int, here: World, links: Links
+) -> Callable[[], Pending | None]:
+    """One message, from the first rank of every group to its second."""
+    whole: Box = ((0, shape[0]), (0, shape[1]))
+    value = torch.ones(shape, device=here.device)
+    if own > 1:
+        return lambda: None
+    exchange = Exchange(
+        tensor="", tag=1, value=0 if own == 0 else None, output=None if own == 0 else 1,
+        type=TensorType(shape, "float32"),
+        sends=((group[1], whole),) if own == 0 else (),
+        receives=((group[0], whole),) if own == 1 else (),
+        own=(),
+    )  # fmt: skip
+    return lambda: links.exchange(exchange, value if own == 0 else None)
+
+
+def measure_local(
+    cluster: Cluster,
+    *,
+    store: Store | None = None,
+    sizes: Sequence[int] = SIZES,
+    repeats: int = 5,
+    timeout: float = 600.0,
+) -> list[LinkTime]:
+    """Start a process for each device of a cluster like ``local:4`` on this machine, and measure between them."""
+    found = launch(cluster.num_devices, timeout=timeout)(
+        _measure_here, to_toml(cluster), tuple(sizes), repeats
+    )[0]
+    assert isinstance(found, list)
+    if store is not None:
+        keep(cluster, found, store)
+    return found
+
+
+def _measure_here(text: str, sizes: tuple[int, ...], repeats: int) -> list[LinkTime]:
+    """What every worker does."""
+    from graphwright.run.links.collectives import GroupLinks
+
+    cluster, here = from_toml(text), world()
+    mesh = whole_mesh(cluster)
+    groups = {group_of(mesh, axes, rank) for axes in axes_of(cluster) for rank in mesh.devices}
+    links = GroupLinks(sorted(groups))
+    return measure_links(cluster, here, links, sizes=sizes, repeats=repeats)

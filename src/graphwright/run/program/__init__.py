@@ -1,0 +1,1 @@
+"""One rank's program as a module that PyTorch runs."""

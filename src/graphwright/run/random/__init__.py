@@ -1,0 +1,1 @@
+"""Random operators part by part: the numbers that the whole would have there, whatever the split."""

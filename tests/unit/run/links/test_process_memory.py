@@ -1,0 +1,35 @@
+"""Reading memory of a process, here of this one."""
+
+import errno
+import os
+import sys
+
+import pytest
+import torch
+
+from graphwright.run.links.process_memory import name_machine, read_memory
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="memory of other processes is read on Linux only"
+)
+
+
+def test_what_lies_at_an_address_is_read():
+    there, here = torch.randn(70_000), torch.empty(70_000)
+    read_memory(os.getpid(), there.data_ptr(), here)
+    assert torch.equal(there, here)
+
+
+def test_an_address_without_memory_is_an_error():
+    with pytest.raises(OSError, match="cannot read memory of process") as caught:
+        read_memory(os.getpid(), 8, torch.empty(4))
+    assert caught.value.errno == errno.EFAULT
+
+
+def test_a_process_that_is_not_there():
+    with pytest.raises(OSError, match="No such process"):
+        read_memory(2**22 + 1, 4096, torch.empty(4))
+
+
+def test_a_machine_has_one_name():
+    assert name_machine() == name_machine() is not None
