@@ -1,1 +1,40 @@
 """The border between graph names and PyTorch: overloads and their schemas, kernels, batches, optimizers, autocast, replay."""
+
+from graphwright.aten import attention, kernels  # they register what they define
+from graphwright.aten.autocast import casting, check_autocast, surrounding, without_autocast
+from graphwright.aten.batches import (
+    BatchDim,
+    call,
+    map_named,
+    map_tensors,
+    named_tensors,
+    refuse_arrays,
+    split_batch,
+)
+from graphwright.aten.calls import call_checked, complete_call, infer_types
+from graphwright.aten.invoke import call_kernel, overload_of
+from graphwright.aten.operators import as_float32, aten, ours
+from graphwright.aten.optimizers import (
+    RATE,
+    STEP,
+    ConstantLearningRate,
+    OptimizerLike,
+    blamed_on,
+    fixed_options,
+    for_one,
+    groups_with_rates,
+    initial_state,
+    is_number,
+    is_rate,
+    learning_rates,
+    make_optimizer,
+    numbers_in_state,
+    own_numbers,
+    rate_label,
+    refuse_changes,
+    stepping,
+    twin,
+)
+from graphwright.aten.replay import advance, bind, replay
+from graphwright.aten.schema import Arguments, bind_arguments, join_arguments, split_arguments
+from graphwright.aten.types import dtype_name, tensor_type, to_dtype

@@ -7,8 +7,6 @@ from functools import cache
 
 import torch
 
-import graphwright.aten.attention
-import graphwright.aten.kernels  # noqa: F401  (these register what they define)
 from graphwright.aten.schema import join_arguments
 from graphwright.errors import UnknownOperator
 from graphwright.ir import Attr

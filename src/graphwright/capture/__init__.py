@@ -12,19 +12,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from graphwright.aten.optimizers import ConstantLearningRate
-from graphwright.aten.replay import advance, bind, replay
+from graphwright.aten import ConstantLearningRate, advance, bind, replay
 from graphwright.capture.api import UndescribedOperators, capture
 from graphwright.ir import Graph
-
-__all__ = [
-    "ConstantLearningRate",
-    "UndescribedOperators",
-    "advance",
-    "bind",
-    "capture",
-    "replay",
-]
 
 __signature__ = inspect.signature(capture)
 __doc__ = f"{__doc__}\ncapture{__signature__}\n\n{inspect.getdoc(capture)}\n"

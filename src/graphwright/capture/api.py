@@ -10,9 +10,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.aten.autocast import check_autocast, surrounding
-from graphwright.aten.batches import BatchDim, split_batch
-from graphwright.aten.optimizers import ConstantLearningRate, OptimizerLike, make_optimizer
+from graphwright.aten import (
+    BatchDim,
+    ConstantLearningRate,
+    OptimizerLike,
+    check_autocast,
+    make_optimizer,
+    split_batch,
+    surrounding,
+)
 from graphwright.capture.blame import blaming
 from graphwright.capture.clip import check_clip_norm
 from graphwright.capture.micro import check_accumulation

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphwright.aten.batches import BatchDim, map_named, named_tensors
+from graphwright.aten import BatchDim, map_named, named_tensors
 from graphwright.errors import InvalidAccumulation
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules import rnn as torch_rnn
 
-from graphwright.capture.record.provenance import Provenance
+from graphwright.capture.record import Provenance
 from graphwright.errors import UnsupportedModel
 
 State = tuple[Tensor, ...]

@@ -19,33 +19,39 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.aten.autocast import casting, without_autocast
-from graphwright.aten.batches import BatchDim, call, map_named, named_tensors, refuse_arrays
-from graphwright.aten.optimizers import (
+from graphwright.aten import (
     RATE,
     STEP,
+    BatchDim,
     blamed_on,
+    call,
+    casting,
     groups_with_rates,
+    map_named,
+    named_tensors,
     numbers_in_state,
     own_numbers,
     rate_label,
+    refuse_arrays,
     stepping,
     twin,
+    without_autocast,
 )
 from graphwright.capture.clip import clip
 from graphwright.capture.micro import micro_batches
-from graphwright.capture.record.assemble import Results, assemble
-from graphwright.capture.record.functional import (
+from graphwright.capture.record import (
     Functionalisation,
+    Recorder,
+    Results,
+    Value,
     as_parameter,
+    assemble,
+    carry_hooks,
     functional,
     stamp,
     swapped,
     value_of,
 )
-from graphwright.capture.record.hooks import carry_hooks
-from graphwright.capture.record.recorder import Recorder
-from graphwright.capture.record.tape import Value
 from graphwright.capture.recurrent import unrolled
 from graphwright.errors import (
     ComplexInput,
@@ -55,8 +61,7 @@ from graphwright.errors import (
     UnsupportedOptimizer,
 )
 from graphwright.ir import Graph, Phase, Role
-from graphwright.rewrite.unmerge.merged import unmerge
-from graphwright.rewrite.unmerge.rules import RULES, elementwise
+from graphwright.rewrite import RULES, elementwise, unmerge
 
 LossFunction = Callable[[Any, Any], Tensor]
 

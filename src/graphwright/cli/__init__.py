@@ -7,18 +7,3 @@ purpose are printed without a traceback, with exit status 1.
 from graphwright.cli import capture, demo, describe, explain, machines, plan, run, simulate, zoo
 from graphwright.cli.app import app, main
 from graphwright.version import __version__
-
-__all__ = [
-    "__version__",
-    "app",
-    "capture",
-    "demo",
-    "describe",
-    "explain",
-    "machines",
-    "main",
-    "plan",
-    "run",
-    "simulate",
-    "zoo",
-]

@@ -15,7 +15,7 @@ from graphwright.errors import InvalidCall
 if TYPE_CHECKING:
     from graphwright.describe import Types
     from graphwright.ir import Attr
-    from graphwright.report.coverage import GraphCoverage
+    from graphwright.report import GraphCoverage
 
 
 @app.command()

@@ -16,7 +16,7 @@ from graphwright.cli.models import load_graph
 if TYPE_CHECKING:
     from graphwright.machine import Device
     from graphwright.run import Call
-    from graphwright.simulate.calibration import Calibration
+    from graphwright.simulate import Calibration
 
 REPORT_SUFFIXES = (".json", ".png", ".svg")
 

@@ -16,6 +16,7 @@ from graphwright.describe.facts import (
     properties,
     types_of,
 )
+from graphwright.describe.language import random
 from graphwright.describe.properties import linear_sets
 from graphwright.describe.reference import reference, reference_of
 from graphwright.describe.registry import (
@@ -27,59 +28,13 @@ from graphwright.describe.registry import (
     require,
     undescribed,
 )
-from graphwright.describe.scalar import define_reducer
+from graphwright.describe.scalar import REDUCERS, Array, define_reducer
 from graphwright.describe.scatter import Mask
 from graphwright.describe.soap import Soap, sample_dims, soap, soap_of_call
 from graphwright.describe.splits import Part, Region, Slice, Split, refusals, splits, splits_of
 from graphwright.describe.symbolic_split import Combine, Concat, Join, Refusal, Same
 from graphwright.describe.tiling import PartCall, Regions, Tiling, Ways, tile
 from graphwright.describe.trace import Trace, Types, trace
-
-__all__ = [
-    "Combine",
-    "Concat",
-    "Cost",
-    "Description",
-    "Join",
-    "Mask",
-    "Part",
-    "PartCall",
-    "Properties",
-    "Refusal",
-    "Region",
-    "Regions",
-    "Same",
-    "Slice",
-    "Soap",
-    "Split",
-    "Tiling",
-    "Trace",
-    "Types",
-    "Ways",
-    "cost",
-    "define_reducer",
-    "describe",
-    "descriptions",
-    "find",
-    "is_described",
-    "linear_sets",
-    "make_description",
-    "node_splits",
-    "properties",
-    "reference",
-    "reference_of",
-    "refusals",
-    "require",
-    "sample_dims",
-    "soap",
-    "soap_of_call",
-    "splits",
-    "splits_of",
-    "tile",
-    "trace",
-    "types_of",
-    "undescribed",
-]
 
 __signature__ = inspect.signature(describe)
 __doc__ = f"{__doc__}\ndescribe{__signature__}\n\n{inspect.getdoc(describe)}\n"

@@ -2,5 +2,3 @@
 
 from graphwright.lower.lowering import Lowered, lower
 from graphwright.lower.moves import group_of, lower_hop
-
-__all__ = ["Lowered", "group_of", "lower", "lower_hop"]

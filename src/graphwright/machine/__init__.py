@@ -22,32 +22,3 @@ from graphwright.machine.store import STORE_VERSION, Measurement, Store, default
 from graphwright.machine.toml_file import from_toml, load, save
 from graphwright.machine.toml_writer import to_toml
 from graphwright.machine.topology import Route
-
-__all__ = [
-    "PICOSECONDS",
-    "STORE_VERSION",
-    "Axis",
-    "Cluster",
-    "Device",
-    "FrozenDict",
-    "Gpu",
-    "HostLink",
-    "Level",
-    "Link",
-    "MachineInfo",
-    "Measurement",
-    "Route",
-    "Store",
-    "cluster",
-    "default_path",
-    "free_host_memory",
-    "from_toml",
-    "inspect_machine",
-    "load",
-    "local_cluster",
-    "num_cores",
-    "parse_quantity",
-    "preset_names",
-    "save",
-    "to_toml",
-]

@@ -8,8 +8,7 @@ plan        all of it, simulated                              mcmc        FlexFl
 profile     the same for every number of devices              greedy, systems, baselines   what others do
 """
 
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.problem import Assignment, Problem, Table
+from graphwright.partition.estimate import Assignment, Model, Problem, Table
 from graphwright.partition.evaluate import evaluate, largest_tensors
 from graphwright.partition.explain import Reason, assignment_of, explain
 from graphwright.partition.plan import (
@@ -22,71 +21,36 @@ from graphwright.partition.plan import (
     sizes_of,
 )
 from graphwright.partition.profile import Profile, Row, profile
-from graphwright.partition.recipes.plain import (
+from graphwright.partition.recipes import (
     BASELINES,
+    RECIPES,
+    SYSTEMS,
     baseline,
     data_parallel,
     layers,
+    other_plan,
     replicate,
 )
-from graphwright.partition.recipes.systems import RECIPES, SYSTEMS, other_plan
-from graphwright.partition.search.annealing.chains import Annealed, anneal
-from graphwright.partition.search.elimination.weighted import least
-from graphwright.partition.search.frontier.candidates import candidates
-from graphwright.partition.search.frontier.tracking import Tracked, track
-from graphwright.partition.search.greedy import greedy
-from graphwright.partition.search.narrow import narrow
-from graphwright.partition.search.recursive import Recursion, recursive
-from graphwright.partition.search.reference.milp import solve
-from graphwright.partition.space.coarsen import Coarse, Group, Weight, coarsen
-from graphwright.partition.space.group_choices import typical
-from graphwright.partition.space.strategies import Space, random_plan, random_strategy
-
-__all__ = [
-    "ALGORITHMS",
-    "BASELINES",
-    "OBJECTIVES",
-    "RECIPES",
-    "SYSTEMS",
-    "Annealed",
-    "Assignment",
-    "Coarse",
-    "Group",
-    "Model",
-    "Problem",
-    "Profile",
-    "Reason",
-    "Recursion",
-    "Report",
-    "Row",
-    "Search",
-    "Space",
-    "Table",
-    "Tracked",
-    "Weight",
-    "anneal",
-    "assignment_of",
-    "baseline",
-    "candidates",
-    "coarsen",
-    "data_parallel",
-    "evaluate",
-    "explain",
-    "greedy",
-    "largest_tensors",
-    "layers",
-    "least",
-    "memory_limit",
-    "narrow",
-    "other_plan",
-    "plan",
-    "profile",
-    "random_plan",
-    "random_strategy",
-    "recursive",
-    "replicate",
-    "sizes_of",
-    "solve",
-    "track",
-    "typical",
-]
+from graphwright.partition.search import (
+    Annealed,
+    Recursion,
+    Tracked,
+    anneal,
+    candidates,
+    greedy,
+    least,
+    narrow,
+    recursive,
+    solve,
+    track,
+)
+from graphwright.partition.space import (
+    Coarse,
+    Group,
+    Space,
+    Weight,
+    coarsen,
+    random_plan,
+    random_strategy,
+    typical,
+)

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import PlanMismatch
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.problem import Assignment, Pair
-from graphwright.partition.space.coarsen import Coarse, Group
+from graphwright.partition.estimate import Assignment, Model, Pair
+from graphwright.partition.space import Coarse, Group
 from graphwright.plans import Plan, Strategy, check_plan
 from graphwright.tasks import Costs
 

@@ -18,13 +18,11 @@ from graphwright.errors import GraphwrightError, InvalidOption, PlanMismatch
 from graphwright.ir import CONSTANT_OP, Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.partition.estimate.additive import Model
+from graphwright.partition.estimate import Model
 from graphwright.partition.evaluate import better, largest_tensors, with_figures
-from graphwright.partition.recipes.systems import RECIPES, SYSTEMS, other_plan
-from graphwright.partition.search.annealing.chains import anneal
-from graphwright.partition.search.frontier.candidates import TRACKING, candidates
-from graphwright.partition.space.coarsen import Coarse, coarsen
-from graphwright.partition.space.strategies import Space
+from graphwright.partition.recipes import RECIPES, SYSTEMS, other_plan
+from graphwright.partition.search import TRACKING, anneal, candidates
+from graphwright.partition.space import Coarse, Space, coarsen
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of, make_frontier, parse_limit
 from graphwright.simulate import CostModel, Simulator
 from graphwright.tasks import Costs

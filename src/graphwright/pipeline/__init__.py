@@ -19,14 +19,7 @@ from graphwright.partition import Report
 from graphwright.pipeline.planning import PLAN_NAMES, RunOptions, choose_plan, graph_of, plan_for
 from graphwright.pipeline.session import Session
 from graphwright.plans import Plan, check_plan
-from graphwright.run.checkpoint.folder import latest
-from graphwright.run.checkpoint.save_load import examine
-from graphwright.run.outcome import Outcome
-from graphwright.run.processes.rendezvous import read_variables
-from graphwright.run.step import kept_inputs
-from graphwright.run.training import Make
-
-__all__ = ["PLAN_NAMES", "Outcome", "RunOptions", "Session", "choose_plan", "prepare"]
+from graphwright.run import Make, Outcome, examine, kept_inputs, latest, read_variables
 
 
 def prepare(make: Make, options: RunOptions, *, report: Report | None = None) -> Session:

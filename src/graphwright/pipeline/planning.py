@@ -23,7 +23,7 @@ from graphwright.partition import (
 )
 from graphwright.partition import plan as make_plan
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of
-from graphwright.run.training import Trainable
+from graphwright.run import Trainable
 from graphwright.simulate import CostModel
 
 OBJECTIVES = {"fastest": "time", "smallest": "memory", "fewest-bytes": "bytes"}

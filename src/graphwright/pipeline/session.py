@@ -11,13 +11,25 @@ from graphwright.errors import DoesNotFit, GraphwrightError
 from graphwright.ir import Graph
 from graphwright.pipeline.planning import RunOptions, graph_of, plan_for
 from graphwright.plans import Plan
-from graphwright.run import launch, world
-from graphwright.run.check.training import compare, doubled, same_program
-from graphwright.run.checkpoint.folder import latest
-from graphwright.run.elastic import Attempt, elastic
-from graphwright.run.outcome import Outcome, Restart
-from graphwright.run.processes.agreement import together
-from graphwright.run.training import JOIN_SECONDS, Make, Trained, Training, read_notes, train
+from graphwright.run import (
+    JOIN_SECONDS,
+    Attempt,
+    Make,
+    Outcome,
+    Restart,
+    Trained,
+    Training,
+    compare,
+    doubled,
+    elastic,
+    latest,
+    launch,
+    read_notes,
+    same_program,
+    together,
+    train,
+    world,
+)
 
 STEPS, CHECKED_STEPS = 10, 3
 Say = Callable[[str], None]

@@ -12,7 +12,7 @@ from rich.table import Table
 from graphwright.describe import find
 from graphwright.errors import GraphFileError
 from graphwright.ir import write_atomically
-from graphwright.simulate.calibration import Calibration, Row, quartiles
+from graphwright.simulate import Calibration, Row, quartiles
 from graphwright.version import __version__
 
 PLOT_SUFFIXES = (".png", ".svg")

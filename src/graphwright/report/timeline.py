@@ -9,11 +9,10 @@ from rich.table import Table
 
 from graphwright.ir import format_bytes
 from graphwright.plans import CATEGORIES
-from graphwright.simulate.figures import percentages, shares, words
-from graphwright.simulate.labels import format_seconds
+from graphwright.simulate import format_seconds, percentages, shares, words
 
 if TYPE_CHECKING:
-    from graphwright.simulate.timeline import Timeline
+    from graphwright.simulate import Timeline
 
 ROWS = 8
 

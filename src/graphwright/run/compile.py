@@ -15,17 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.aten.autocast import surrounding
-from graphwright.aten.batches import BatchDim
-from graphwright.aten.optimizers import OptimizerLike, make_optimizer
-from graphwright.capture.api import capture
+from graphwright.aten import BatchDim, OptimizerLike, make_optimizer, surrounding
+from graphwright.capture import capture
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
 from graphwright.plans import Frontier, Plan, Program
 from graphwright.run.later import LaterStep
-from graphwright.run.processes.rendezvous import read_variables
-from graphwright.run.processes.world import World, world
+from graphwright.run.processes import World, read_variables, world
 from graphwright.run.step import Step
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphwright.errors import InvalidLaunch, WorkerFailed, WorkerTimedOut
-from graphwright.run.checkpoint.folder import latest
-from graphwright.run.processes.launch import launch
+from graphwright.run.checkpoint import latest
+from graphwright.run.processes import launch
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from torch import nn
 from graphwright.errors import StepNotBegun
 from graphwright.ir import Graph
 from graphwright.plans import Plan, Program
-from graphwright.run.processes.world import World
+from graphwright.run.processes import World
 from graphwright.run.step import Step
 
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 
-from graphwright.aten.batches import BatchDim, map_named, split_batch
+from graphwright.aten import BatchDim, map_named, split_batch
 from graphwright.errors import InvalidLoader
 from graphwright.ir import Role
-from graphwright.run.processes.world import World
+from graphwright.run.processes import World
 from graphwright.run.step import Step
 
 Rows = tuple[int, int]

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import nn
 
-from graphwright.aten.optimizers import STEP, for_one, initial_state, is_rate
-from graphwright.aten.replay import bind
+from graphwright.aten import STEP, bind, for_one, initial_state, is_rate
 from graphwright.errors import NoInitialValue
 from graphwright.ir import Graph, Role
 from graphwright.plans import Box
-from graphwright.run.program.regions import cut
+from graphwright.run.program import cut
 
 Wanted = Mapping[str, Box]
 """The boxes of the inputs that this rank holds."""

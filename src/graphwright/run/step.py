@@ -17,26 +17,38 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.aten.batches import named_tensors, refuse_arrays, split_batch
-from graphwright.aten.optimizers import (
+from graphwright.aten import (
     fixed_options,
     is_rate,
     learning_rates,
+    named_tensors,
     rate_label,
+    refuse_arrays,
     refuse_changes,
+    split_batch,
 )
 from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import lower_hop
 from graphwright.plans import Call, Exchange, Plan, Program, replicated, whole_mesh
-from graphwright.run.checkpoint.shards import Shard
-from graphwright.run.processes.notices import telling_of_compiling
-from graphwright.run.processes.ranks_alike import RATES, VALUES, check_alike, digest_of, is_due
-from graphwright.run.processes.world import World
-from graphwright.run.program.allocator import keep_freed_memory
-from graphwright.run.program.cuda_graph import Recorded, may_record
-from graphwright.run.program.module import build_module, run_module
-from graphwright.run.program.regions import cut
+from graphwright.run.checkpoint import Shard
+from graphwright.run.processes import (
+    RATES,
+    VALUES,
+    World,
+    check_alike,
+    digest_of,
+    is_due,
+    telling_of_compiling,
+)
+from graphwright.run.program import (
+    Recorded,
+    build_module,
+    cut,
+    keep_freed_memory,
+    may_record,
+    run_module,
+)
 from graphwright.run.state import initial_parts
 from graphwright.tasks import Hop
 
@@ -240,15 +252,15 @@ class Step:
 
     def save(self, directory: str | os.PathLike[str], *, keep: int | None = None) -> Path:
         """Write a checkpoint that loads under any other plan and number of ranks; complete or not there at all."""
-        from graphwright.run.checkpoint.save_load import save
+        from graphwright.run.checkpoint import save
 
         extra = {"num_steps": self.num_steps, "seed": self.seed, "graph": self.graph.hash}
         return save(directory, self.num_steps, self.shards(), extra=extra, keep=keep)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
-        from graphwright.run.checkpoint.save_load import load
-        from graphwright.run.processes.agreement import together
+        from graphwright.run.checkpoint import load
+        from graphwright.run.processes import together
 
         if self.links is not None and any(together(lambda: self._lost)):
             self.links.renew()
@@ -317,7 +329,7 @@ class Step:
         """Refuse to begin unless all ranks have the same graph, plan and order."""
         if self.world.size == 1:
             return
-        from graphwright.run.processes.agreement import together
+        from graphwright.run.processes import together
 
         if len(set(together(lambda: self.program.digest))) > 1:
             raise PlanMismatch(

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from graphwright.aten.batches import named_tensors
+from graphwright.aten import named_tensors
 from graphwright.errors import InvalidWorkload
 from graphwright.ir import Graph
 from graphwright.plans import Plan, format_seconds
 from graphwright.run.compile import compile_step
-from graphwright.run.processes.world import world
+from graphwright.run.processes import world
 from graphwright.run.step import Step
 
 KEEP = 3

@@ -9,30 +9,22 @@ from types import ModuleType
 from typing import Any
 
 from graphwright.simulate.api import Simulator, simulate
+from graphwright.simulate.calibration import CALM, Calibration, Row, Skipped, quartiles
 from graphwright.simulate.communication import record_collectives
-from graphwright.simulate.costs import CostModel, rate_dtype
-from graphwright.simulate.delta.incremental import Incremental
-from graphwright.simulate.delta.schedule import DeltaSchedule
+from graphwright.simulate.costs import (
+    CostModel,
+    measured_with,
+    rate_dtype,
+    spell_types,
+    torch_version,
+)
+from graphwright.simulate.delta import DeltaSchedule, Incremental
 from graphwright.simulate.engine import Schedule, schedule
+from graphwright.simulate.figures import percentages, shares, words
+from graphwright.simulate.labels import caption, format_seconds, version
 from graphwright.simulate.memory import Memory, memory
 from graphwright.simulate.predicted import figures
 from graphwright.simulate.timeline import Timeline
-
-__all__ = [
-    "CostModel",
-    "DeltaSchedule",
-    "Incremental",
-    "Memory",
-    "Schedule",
-    "Simulator",
-    "Timeline",
-    "figures",
-    "memory",
-    "rate_dtype",
-    "record_collectives",
-    "schedule",
-    "simulate",
-]
 
 __signature__ = inspect.signature(simulate)
 __doc__ = f"{__doc__}\nsimulate{__signature__}\n\n{inspect.getdoc(simulate)}\n"

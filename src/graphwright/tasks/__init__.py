@@ -27,45 +27,6 @@ from graphwright.tasks.staging import Order, staged_bytes
 from graphwright.tasks.steps import Fetches, Step, Stepper, Transfer, fetch
 from graphwright.tasks.traffic import all_pairs, rings
 
-__all__ = [
-    "BUCKET_BYTES",
-    "Copy",
-    "Costs",
-    "Expansion",
-    "Fetches",
-    "Hop",
-    "Move",
-    "Movement",
-    "Movements",
-    "Order",
-    "Placed",
-    "Resharding",
-    "Site",
-    "Step",
-    "Stepper",
-    "Traffic",
-    "Transfer",
-    "all_pairs",
-    "assemble",
-    "common_places",
-    "compiled",
-    "compute_position",
-    "expand",
-    "fetch",
-    "gather_then_slice",
-    "join_on_device",
-    "key_base",
-    "overwrite_pairs",
-    "pace_pairs",
-    "place",
-    "place_all",
-    "place_node",
-    "reshard",
-    "resting",
-    "rings",
-    "staged_bytes",
-]
-
 
 def expand(graph: Graph, plan: Plan, costs: Costs) -> TaskGraph:
     """The task graph of a graph under a plan, on the plan's cluster, with durations by `costs`."""

@@ -9,5 +9,3 @@ Names hold numbers where the papers' do: wresnet-<depth>-<width>, rnn-<layers>-<
 
 from graphwright.zoo.registry import entries, entry, gpt, load, names
 from graphwright.zoo.workload import Entry, Workload
-
-__all__ = ["Entry", "Workload", "entries", "entry", "gpt", "load", "names"]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphwright.capture.api import capture
+from graphwright.capture import capture
 from graphwright.ir import Graph
 
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]

@@ -1,1 +1,8 @@
 """Composite kernels taken apart, so that splitting the batch stays exact."""
+
+from graphwright.capture.decompose import (  # they register what they define
+    losses,
+    normalisation,
+    pooling,
+)
+from graphwright.capture.decompose.composites import DECOMPOSITIONS

@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from graphwright.aten.operators import as_float32, aten, ours
+from graphwright.aten import as_float32, aten, ours
 
 Decomposition = Callable[..., Any]
 F = TypeVar("F", bound=Decomposition)

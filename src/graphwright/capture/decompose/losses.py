@@ -15,7 +15,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch._decomp import get_decompositions
 
-from graphwright.aten.operators import aten
+from graphwright.aten import aten
 from graphwright.capture.decompose.composites import DECOMPOSITIONS, along, decompose, sum_over
 
 NONE, MEAN, SUM = 0, 1, 2

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphwright.aten.operators import as_float32, aten, ours
+from graphwright.aten import as_float32, aten, ours
 from graphwright.capture.decompose.composites import (
     along,
     as_dtype,

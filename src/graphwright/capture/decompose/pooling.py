@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphwright.aten.operators import aten, ours
+from graphwright.aten import aten, ours
 from graphwright.capture.decompose.composites import KEPT, decompose
 
 _PLACES = "_graphwright_places"

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from graphwright.aten.operators import aten
-from graphwright.aten.types import dtype_name
-from graphwright.capture.record.canonical.forms import operator_name
+from graphwright.aten import aten, dtype_name
+from graphwright.capture.record.canonical import operator_name
 from graphwright.errors import ComplexInput, MutatedGlobal, UnsupportedModel
 from graphwright.ir import CONSTANT_OP, Attr, Role
 

@@ -20,8 +20,7 @@ from torch import nn
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
-from graphwright.aten.operators import aten
-from graphwright.aten.optimizers import is_number
+from graphwright.aten import aten, is_number
 from graphwright.capture.record.tape import Value
 from graphwright.errors import MismatchedTypes, MutatedGlobal
 

@@ -218,7 +218,7 @@ class _Group:
 
 
 def _sequence_number() -> int:
-    number: int = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
+    number: int = torch.autograd._get_sequence_nr()
     return number
 
 

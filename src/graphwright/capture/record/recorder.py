@@ -23,11 +23,9 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import disable_functional_mode
 
-from graphwright.aten.operators import aten
-from graphwright.aten.schema import bind_arguments
-from graphwright.aten.types import tensor_type
-from graphwright.capture.decompose.composites import DECOMPOSITIONS
-from graphwright.capture.record.canonical.forms import operator_name, write
+from graphwright.aten import aten, bind_arguments, tensor_type
+from graphwright.capture.decompose import DECOMPOSITIONS
+from graphwright.capture.record.canonical import operator_name, write
 from graphwright.capture.record.constants import Constants, tensors_in
 from graphwright.capture.record.functional import VALUE, stamp, stamped
 from graphwright.capture.record.provenance import Provenance

@@ -27,21 +27,31 @@ from graphwright.describe import sample_dims
 from graphwright.ir import Role, TensorType
 from graphwright.machine import Cluster
 from graphwright.partition.estimate.compute import Work
-from graphwright.partition.estimate.moving.tables import Prices
+from graphwright.partition.estimate.moving import Prices
 from graphwright.partition.estimate.problem import Assignment, Pair, Problem, Table
 from graphwright.partition.estimate.stepwise import Stepwise
-from graphwright.partition.space.coarsen import Coarse, Group, Weight, signature
-from graphwright.partition.space.configurations import Configurations, add_plans, configure
-from graphwright.partition.space.flows import Given, Link, Links, find_links
-from graphwright.partition.space.group_choices import Joint, joint_choices, typical
-from graphwright.partition.space.options import (
+from graphwright.partition.space import (
     REPLICATED,
+    Coarse,
     Codes,
+    Configurations,
+    Given,
+    Group,
+    Joint,
+    Link,
+    Links,
+    Space,
+    Weight,
+    add_plans,
+    configure,
     distinct_rows,
+    find_links,
+    joint_choices,
+    signature,
     to_sharding,
+    typical,
     ways_of,
 )
-from graphwright.partition.space.strategies import Space
 from graphwright.plans import Kept, Plan, make_plan, whole_mesh
 from graphwright.tasks import Costs
 

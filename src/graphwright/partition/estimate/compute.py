@@ -15,7 +15,7 @@ from graphwright.describe import cost, tile
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import CONSTANT_OP
 from graphwright.machine import Cluster
-from graphwright.partition.space.options import Options, num_parts, ways_of
+from graphwright.partition.space import Options, num_parts, ways_of
 from graphwright.simulate import CostModel, rate_dtype
 from graphwright.tasks import Costs, Site
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from graphwright.ir import TensorType
 from graphwright.machine import Cluster
-from graphwright.partition.space.options import PARTIAL, REPLICATED, Codes
+from graphwright.partition.space import PARTIAL, REPLICATED, Codes
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, Node, Phase, Role
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.partition.space.strategies import random_plan
+from graphwright.partition.space import random_plan
 from graphwright.plans import (
     Along,
     Choice,

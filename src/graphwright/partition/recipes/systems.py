@@ -25,24 +25,22 @@ from numpy.typing import NDArray
 from graphwright.describe import Soap, Types
 from graphwright.ir import Attrs, Role, TensorType
 from graphwright.machine import Cluster
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.moving.tables import Prices
+from graphwright.partition.estimate import Model, Prices
 from graphwright.partition.recipes.plain import BASELINES, data_parallel
-from graphwright.partition.search.elimination.weighted import least
-from graphwright.partition.search.greedy import greedy, largest_of_groups
-from graphwright.partition.search.narrow import narrow
-from graphwright.partition.search.recursive import TOFU, recursive
-from graphwright.partition.space.coarsen import Coarse, Group, Weight
-from graphwright.partition.space.configurations import Configurations
-from graphwright.partition.space.options import (
+from graphwright.partition.search import TOFU, greedy, largest_of_groups, least, narrow, recursive
+from graphwright.partition.space import (
     REPLICATED,
+    Coarse,
     Codes,
+    Configurations,
+    Group,
     Options,
+    Space,
+    Weight,
     can_tile,
     options,
     to_sharding,
 )
-from graphwright.partition.space.strategies import Space
 from graphwright.plans import Along, Plan, Replicate, Strategy, make_plan, whole_mesh
 from graphwright.tasks import Costs
 

@@ -11,8 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.problem import Assignment, Problem
+from graphwright.partition.estimate import Assignment, Model, Problem
 
 Order = Literal["largest", "connected"]
 

@@ -21,9 +21,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.problem import Assignment, Pair, Problem, Table
-from graphwright.partition.search.elimination.weighted import sweep
+from graphwright.partition.estimate import Assignment, Model, Pair, Problem, Table
+from graphwright.partition.search.elimination import sweep
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

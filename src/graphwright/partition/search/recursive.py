@@ -20,14 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.machine import Cluster
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.problem import Assignment
-from graphwright.partition.estimate.stepwise import Stepwise
-from graphwright.partition.search.elimination.weighted import least
-from graphwright.partition.space.coarsen import Coarse, Group, Weight
-from graphwright.partition.space.configurations import Configurations
-from graphwright.partition.space.options import REPLICATED, Codes
-from graphwright.partition.space.strategies import Space
+from graphwright.partition.estimate import Assignment, Model, Stepwise
+from graphwright.partition.search.elimination import least
+from graphwright.partition.space import (
+    REPLICATED,
+    Coarse,
+    Codes,
+    Configurations,
+    Group,
+    Space,
+    Weight,
+)
 from graphwright.plans import Plan
 from graphwright.tasks import Costs
 

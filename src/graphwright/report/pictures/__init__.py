@@ -1,1 +1,6 @@
 """Pictures of frontiers, profiles, partitions and timelines."""
+
+from graphwright.report.pictures.frontier import plot_frontier
+from graphwright.report.pictures.partition import plot_partition
+from graphwright.report.pictures.plot import plot
+from graphwright.report.pictures.profile import ProfileRow, plot_profile

@@ -30,7 +30,7 @@ from graphwright.report.pictures.style import (
     plain_ticks,
     save_figure,
 )
-from graphwright.simulate.labels import caption
+from graphwright.simulate import caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -33,7 +33,7 @@ from graphwright.report.pictures.style import (
     new_figure,
     save_figure,
 )
-from graphwright.simulate.labels import caption
+from graphwright.simulate import caption
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

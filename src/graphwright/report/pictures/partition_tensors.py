@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from graphwright.ir import Graph, Node, Phase, Role, TensorType
 from graphwright.plans import Plan, Sharding
-from graphwright.report.explain.module_paths import follows, split_path
+from graphwright.report.explain import follows, split_path
 from graphwright.simulate import CostModel
 from graphwright.tasks import Expansion, Site
 

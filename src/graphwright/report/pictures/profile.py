@@ -31,7 +31,7 @@ from graphwright.report.pictures.style import (
     plain_ticks,
     save_figure,
 )
-from graphwright.simulate.labels import version
+from graphwright.simulate import version
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,1 +1,4 @@
 """Keep apart the dims that PyTorch merges to call its kernels, so that each of them can be split."""
+
+from graphwright.rewrite.unmerge.merged import unmerge
+from graphwright.rewrite.unmerge.rules import RULES, elementwise

@@ -18,9 +18,7 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from graphwright.aten.calls import call_checked, complete_call
-from graphwright.aten.invoke import call_kernel
-from graphwright.aten.types import tensor_type
+from graphwright.aten import call_checked, call_kernel, complete_call, tensor_type
 from graphwright.describe import (
     Description,
     Split,

@@ -12,8 +12,10 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from graphwright.aten.invoke import call_kernel
+from graphwright.aten import call_kernel
 from graphwright.describe import (
+    REDUCERS,
+    Array,
     Combine,
     Concat,
     Join,
@@ -26,8 +28,7 @@ from graphwright.describe import (
     Split,
     Tiling,
 )
-from graphwright.describe.scalar import REDUCERS, Array
-from graphwright.run.program.regions import cut, find_rows, hide_rows, move_rows
+from graphwright.run.program import cut, find_rows, hide_rows, move_rows
 
 Inputs = Sequence[torch.Tensor | None]
 Kernel = Callable[[Split, Part, Inputs], tuple[torch.Tensor, ...]]

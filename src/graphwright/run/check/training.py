@@ -18,15 +18,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.aten.batches import call, map_tensors, split_batch
-from graphwright.aten.optimizers import make_optimizer
-from graphwright.aten.replay import bind
+from graphwright.aten import bind, call, make_optimizer, map_tensors, split_batch
 from graphwright.ir import Graph
 from graphwright.lower import lower
 from graphwright.machine import cluster
 from graphwright.plans import Plan
-from graphwright.run.processes.world import World, world
-from graphwright.run.random.draw import is_random
+from graphwright.run.processes import World, world
+from graphwright.run.random import is_random
 from graphwright.run.step import Step, kept_inputs
 from graphwright.run.training import (
     JOIN_SECONDS,

@@ -41,7 +41,7 @@ from graphwright.run.checkpoint.shards import (
     overlap,
     sizes,
 )
-from graphwright.run.processes.agreement import rank_and_size
+from graphwright.run.processes import rank_and_size
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

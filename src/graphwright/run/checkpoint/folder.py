@@ -19,7 +19,7 @@ from pathlib import Path
 
 from graphwright.errors import CheckpointNotSaved, InvalidCheckpoint
 from graphwright.run.checkpoint.index import INDEX
-from graphwright.run.processes.agreement import together
+from graphwright.run.processes import together
 
 _NAME = re.compile(r"(\d{6,})-step-\d+")
 _HIDDEN = ".saving-"

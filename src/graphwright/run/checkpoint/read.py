@@ -38,7 +38,7 @@ from graphwright.ir import TensorType
 from graphwright.plans import Box
 from graphwright.run.checkpoint.index import Chunk, Index
 from graphwright.run.checkpoint.shards import Part, cut, is_empty, sizes, whole_box
-from graphwright.run.processes.agreement import alone_is_meant
+from graphwright.run.processes import alone_is_meant
 
 
 def read_parts(path: Path, index: Index, parts: Mapping[str, Part], *, alone: bool) -> None:

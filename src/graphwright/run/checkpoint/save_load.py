@@ -19,7 +19,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphwright.aten.types import tensor_type
+from graphwright.aten import tensor_type
 from graphwright.errors import (
     CheckpointMismatch,
     CheckpointNotSaved,
@@ -39,7 +39,7 @@ from graphwright.run.checkpoint.shards import (
     is_empty,
     whole_box,
 )
-from graphwright.run.processes.agreement import rank_and_size, together
+from graphwright.run.processes import rank_and_size, together
 
 Offer = tuple[str, tuple[int, ...], str]
 _NOT_OF_THE_MODEL = ("optimizer.", "loss_fn.")

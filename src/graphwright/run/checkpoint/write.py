@@ -44,7 +44,7 @@ from graphwright.files import writing
 from graphwright.ir import TensorType
 from graphwright.run.checkpoint.index import FORMAT, INDEX, VERSION
 from graphwright.run.checkpoint.shards import Part, sizes
-from graphwright.run.processes.agreement import alone_is_meant
+from graphwright.run.processes import alone_is_meant
 
 
 def write_parts(

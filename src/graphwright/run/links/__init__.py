@@ -1,1 +1,3 @@
 """What ranks send to each other: collectives, messages, and reads of each other's memory."""
+
+from graphwright.run.links.process_memory import name_machine

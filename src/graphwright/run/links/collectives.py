@@ -34,8 +34,8 @@ from graphwright.run.links.messages import (
     gather,
     scatter,
 )
-from graphwright.run.processes.world import world
-from graphwright.run.program.module import Pending
+from graphwright.run.processes import world
+from graphwright.run.program import Pending
 
 _OPERATIONS = {
     "sum": "sum", "prod": "product", "max": "max", "min": "min", "any": "max", "all": "min",

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 
 from graphwright.plans import Box, Collective, Exchange
-from graphwright.run.program.regions import window
+from graphwright.run.program import window
 
 
 class Work(Protocol):

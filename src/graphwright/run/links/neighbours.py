@@ -31,7 +31,7 @@ import torch
 
 from graphwright.machine import num_cores
 from graphwright.run.links.process_memory import read_memory
-from graphwright.run.processes.notices import NOTICE, tell, where
+from graphwright.run.processes import NOTICE, tell, where
 
 SMALL = 8192
 """Bytes up to which a message travels within its offer."""

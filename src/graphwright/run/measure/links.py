@@ -26,12 +26,9 @@ from graphwright.ir import TensorType
 from graphwright.lower import group_of
 from graphwright.machine import Cluster, Store, from_toml, to_toml
 from graphwright.plans import Box, Collective, Exchange, whole_mesh
-from graphwright.run.links.process_memory import name_machine
-from graphwright.run.processes.agreement import together
-from graphwright.run.processes.launch import launch
-from graphwright.run.processes.world import World, world
-from graphwright.run.program.allocator import keep_freed_memory
-from graphwright.run.program.module import Links, Pending
+from graphwright.run.links import name_machine
+from graphwright.run.processes import World, launch, together, world
+from graphwright.run.program import Links, Pending, keep_freed_memory
 from graphwright.simulate import record_collectives
 from graphwright.tasks import all_pairs, rings
 

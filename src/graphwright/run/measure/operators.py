@@ -20,8 +20,7 @@ from typing import TypeAlias
 
 import torch
 
-from graphwright.aten.invoke import call_kernel
-from graphwright.aten.types import tensor_type
+from graphwright.aten import call_kernel, tensor_type
 from graphwright.describe import Types, types_of
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Attr, Attrs, Graph, format_bytes
@@ -30,9 +29,16 @@ from graphwright.plans import Plan
 from graphwright.run.measure.hardware import Target, find_target, free_memory
 from graphwright.run.measure.samples import sample_inputs
 from graphwright.run.measure.timing import measure
-from graphwright.run.program.allocator import keep_freed_memory, touch_memory
-from graphwright.simulate.calibration import Calibration, Row, Skipped
-from graphwright.simulate.costs import CostModel, measured_with, spell_types, torch_version
+from graphwright.run.program import keep_freed_memory, touch_memory
+from graphwright.simulate import (
+    Calibration,
+    CostModel,
+    Row,
+    Skipped,
+    measured_with,
+    spell_types,
+    torch_version,
+)
 from graphwright.tasks import place_all
 
 Call: TypeAlias = tuple[str, Mapping[str, Attr], Types]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import torch
 
-from graphwright.aten.types import to_dtype
+from graphwright.aten import to_dtype
 from graphwright.describe import Types, is_described, properties, splits
 from graphwright.ir import DTYPE_BYTES, Attr, TensorType
 

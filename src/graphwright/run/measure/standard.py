@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from graphwright.aten.calls import complete_call, infer_types
+from graphwright.aten import complete_call, infer_types
 from graphwright.ir import Attr, TensorType
 from graphwright.run.measure.operators import Call
 

@@ -16,7 +16,7 @@ from time import perf_counter
 import torch
 
 from graphwright.machine import Measurement
-from graphwright.simulate.calibration import CALM, quartiles
+from graphwright.simulate import CALM, quartiles
 
 Clock = Callable[[Callable[[], object], int], float]
 """Seconds that a number of calls take, one after another."""

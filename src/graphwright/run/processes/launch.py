@@ -191,7 +191,7 @@ def _host_store() -> Iterator[int]:
 
     listener: socket.socket = listen(LOOPBACK, 0)
     port = listener.getsockname()[1]
-    store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
+    store = torch.distributed.TCPStore(
         LOOPBACK,
         port,
         None,

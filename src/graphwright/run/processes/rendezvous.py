@@ -133,7 +133,7 @@ def open_store(variables: Variables, deadline: float) -> Store:
     if listener is None:
         _await_store(variables, deadline)
     try:
-        return torch.distributed.TCPStore(  # type: ignore[attr-defined]
+        return torch.distributed.TCPStore(
             address,
             port,
             None,

@@ -123,9 +123,7 @@ def _join(variables: Variables, device: str | None, timeout: float) -> World:
     if _store is None:
         _store = open_store(variables, deadline)
     # Keys of an earlier group are still in the store, so each join has a place of its own.
-    store = torch.distributed.PrefixStore(  # type: ignore[attr-defined]
-        f"graphwright/{_num_joins}", _store
-    )
+    store = torch.distributed.PrefixStore(f"graphwright/{_num_joins}", _store)
     _num_joins += 1
     wish: Backend = "nccl" if can and device != "cpu" else "gloo"
     backend = call_roll(store, variables, wish, deadline)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, fx
 
 from graphwright.run.program.module import Draw
-from graphwright.run.random.philox import Keys
+from graphwright.run.random import Keys
 
 SWITCH = "GRAPHWRIGHT_RECORD"
 """Set to 0, nothing is recorded."""

@@ -22,10 +22,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from graphwright.aten.autocast import without_autocast
-from graphwright.aten.invoke import overload_of
-from graphwright.aten.schema import join_arguments
-from graphwright.aten.types import to_dtype
+from graphwright.aten import join_arguments, overload_of, to_dtype, without_autocast
 from graphwright.ir import collection_paused
 from graphwright.plans import (
     Box,
@@ -51,8 +48,7 @@ from graphwright.run.program.regions import (
     take,
     zeros_like,
 )
-from graphwright.run.random.draw import Drawn, draw, is_random
-from graphwright.run.random.philox import Keys
+from graphwright.run.random import Drawn, Keys, draw, is_random
 
 
 class Pending(Protocol):

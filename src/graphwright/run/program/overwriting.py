@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from graphwright.aten.invoke import overload_of
+from graphwright.aten import overload_of
 from graphwright.plans import (
     Call,
     Collective,

@@ -25,8 +25,7 @@ from types import CodeType, FunctionType
 import torch
 from torch import Tensor
 
-from graphwright.describe import find
-from graphwright.describe.language import random
+from graphwright.describe import find, random
 from graphwright.errors import UnknownOperator
 from graphwright.ir import Attr
 from graphwright.run.random.philox import Drawn

@@ -17,8 +17,7 @@ from math import log1p
 import torch
 from torch import Tensor
 
-from graphwright.aten.invoke import call_kernel
-from graphwright.aten.types import to_dtype
+from graphwright.aten import call_kernel, to_dtype
 from graphwright.errors import InvalidCall
 from graphwright.ir import Attr
 from graphwright.run.random import distributions as of

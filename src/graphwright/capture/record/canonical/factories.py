@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphwright.aten.operators import aten
-from graphwright.aten.schema import Arguments
-from graphwright.aten.types import dtype_name
+from graphwright.aten import Arguments, aten, dtype_name
 from graphwright.capture.record.canonical.forms import Emit, rule
 from graphwright.ir import Attr
 

@@ -26,9 +26,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from graphwright.aten.operators import aten
-from graphwright.aten.schema import Arguments, split_arguments
-from graphwright.aten.types import dtype_name
+from graphwright.aten import Arguments, aten, dtype_name, split_arguments
 from graphwright.capture.record.tape import Entry, Value
 from graphwright.ir import Attr
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from graphwright.aten.operators import aten
-from graphwright.aten.schema import Arguments
-from graphwright.aten.types import dtype_name
+from graphwright.aten import Arguments, aten, dtype_name
 from graphwright.capture.record.canonical.forms import Emit, rule
 from graphwright.capture.record.tape import Value
 from graphwright.ir import Attr

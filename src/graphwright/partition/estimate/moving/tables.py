@@ -39,8 +39,7 @@ from graphwright.partition.estimate.moving.paths import (
     fill,
 )
 from graphwright.plans import Partial, Placement, Replicated, Sharding, Split, whole_mesh
-from graphwright.tasks import Costs
-from graphwright.tasks.steps import Stepper
+from graphwright.tasks import Costs, Stepper
 
 Codes = NDArray[np.int8]
 Floats = NDArray[np.float64]

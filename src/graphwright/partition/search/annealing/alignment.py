@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Role
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.space.coarsen import Weight, signature
-from graphwright.partition.space.group_choices import Joint, typical
-from graphwright.partition.space.options import PARTIAL, REPLICATED
+from graphwright.partition.estimate import Model
+from graphwright.partition.space import PARTIAL, REPLICATED, Joint, Weight, signature, typical
 from graphwright.plans import Along, Mesh, Partial, Replicate, Sharding, Split, Strategy, whole_mesh
 from graphwright.tasks import place_node
 

@@ -24,10 +24,9 @@ from typing import Literal, Protocol
 from graphwright.errors import InvalidOption, InvalidStrategy, NothingFound
 from graphwright.ir import Role, collection_paused
 from graphwright.machine import Cluster
-from graphwright.partition.estimate.additive import Model
+from graphwright.partition.estimate import Model
 from graphwright.partition.search.annealing.proposals import Proposal, Proposals
-from graphwright.partition.space.coarsen import Coarse
-from graphwright.partition.space.strategies import Space
+from graphwright.partition.space import Coarse, Space
 from graphwright.plans import Plan, Strategy, make_plan
 from graphwright.simulate import Incremental
 from graphwright.tasks import Costs, Expansion

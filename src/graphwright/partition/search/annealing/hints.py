@@ -15,10 +15,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate.additive import Model
+from graphwright.partition.estimate import Model
 from graphwright.partition.search.narrow import narrow
-from graphwright.partition.space.coarsen import Weight
-from graphwright.partition.space.group_choices import typical
+from graphwright.partition.space import Weight, typical
 from graphwright.plans import Strategy
 
 Floats = NDArray[np.float64]

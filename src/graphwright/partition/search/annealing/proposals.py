@@ -22,11 +22,10 @@ from random import Random
 import numpy as np
 
 from graphwright.machine import Cluster
-from graphwright.partition.estimate.additive import Model
+from graphwright.partition.estimate import Model
 from graphwright.partition.search.annealing.alignment import Changes, Following
 from graphwright.partition.search.annealing.hints import HIDDEN, Hints
-from graphwright.partition.space.coarsen import Weight
-from graphwright.partition.space.strategies import valid_strategy
+from graphwright.partition.space import Weight, valid_strategy
 from graphwright.plans import Mesh, Strategy
 
 WEIGHTS: Mapping[str, float] = {

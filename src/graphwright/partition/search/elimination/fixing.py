@@ -11,7 +11,7 @@ The variable to fix is the one without which the widest step of the elimination 
 
 from __future__ import annotations
 
-from graphwright.partition.estimate.problem import Problem
+from graphwright.partition.estimate import Problem
 from graphwright.partition.search.elimination.order import Method, Scope, find_order
 from graphwright.partition.search.elimination.program import Domains, scopes_of
 

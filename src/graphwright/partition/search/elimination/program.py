@@ -26,7 +26,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate.problem import Floats, Pair, Problem, Table
+from graphwright.partition.estimate import Floats, Pair, Problem, Table
 from graphwright.partition.search.elimination.order import (
     JOIN,
     NONE,

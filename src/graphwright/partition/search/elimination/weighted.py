@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.machine import num_cores
-from graphwright.partition.estimate.problem import Assignment, Floats, Pair, Problem
+from graphwright.partition.estimate import Assignment, Floats, Pair, Problem
 from graphwright.partition.search.elimination.fixing import choose_fixed
 from graphwright.partition.search.elimination.kernels import (
     best_options,

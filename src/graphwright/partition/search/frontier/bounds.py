@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphwright.partition.estimate.problem import Assignment, Floats
-from graphwright.partition.search.elimination.weighted import Numbers
+from graphwright.partition.estimate import Assignment, Floats
+from graphwright.partition.search.elimination import Numbers
 
 SLACK = 1e-9
 """Relative: more than what rounding amounts to, so that no point is dropped for it."""

@@ -14,13 +14,11 @@ from math import atan2, log
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.estimate.problem import Assignment, Problem, Table
-from graphwright.partition.search.elimination.order import Method
-from graphwright.partition.search.elimination.weighted import least
+from graphwright.partition.estimate import Assignment, Model, Problem, Table
+from graphwright.partition.search.elimination import Method, least
 from graphwright.partition.search.frontier.tracking import track
 from graphwright.partition.search.narrow import narrow
-from graphwright.partition.space.coarsen import Weight
+from graphwright.partition.space import Weight
 from graphwright.plans import Plan
 
 OVERLAP = 0.9

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate.problem import Floats
+from graphwright.partition.estimate import Floats
 from graphwright.tasks import compiled
 
 Int32s = NDArray[np.int32]

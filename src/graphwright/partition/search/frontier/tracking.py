@@ -39,12 +39,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.machine import num_cores
-from graphwright.partition.estimate.problem import Assignment, Floats, Problem
-from graphwright.partition.search.elimination.fixing import choose_fixed
-from graphwright.partition.search.elimination.order import Method
-from graphwright.partition.search.elimination.program import Domains, Operation, all_configurations
-from graphwright.partition.search.elimination.weighted import (
+from graphwright.partition.estimate import Assignment, Floats, Problem
+from graphwright.partition.search.elimination import (
+    Domains,
+    Method,
     Numbers,
+    Operation,
+    all_configurations,
+    choose_fixed,
     fixed_domains,
     improve_in_turns,
 )

@@ -19,7 +19,7 @@ import numpy as np
 
 from graphwright.errors import NothingFound
 from graphwright.ir import collection_paused
-from graphwright.partition.search.annealing.alignment import Changes
+from graphwright.partition.search.annealing import Changes
 from graphwright.partition.search.reference.finite_space import Tied
 from graphwright.partition.search.reference.lower_bounds import Tables, tabulate
 from graphwright.plans import Plan

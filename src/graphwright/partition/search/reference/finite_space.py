@@ -16,10 +16,9 @@ from math import prod
 from random import Random
 
 from graphwright.errors import InvalidStrategy
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.search.annealing.alignment import Border, Changes, Following
-from graphwright.partition.search.annealing.proposals import Proposal
-from graphwright.partition.space.coarsen import Weight
+from graphwright.partition.estimate import Model
+from graphwright.partition.search.annealing import Border, Changes, Following, Proposal
+from graphwright.partition.space import Weight
 from graphwright.plans import Plan, Replicate, Strategy, make_plan
 from graphwright.tasks import place_node
 

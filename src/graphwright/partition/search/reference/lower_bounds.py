@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
-from graphwright.partition.search.annealing.alignment import Changes
+from graphwright.partition.search.annealing import Changes
 from graphwright.partition.search.reference.finite_space import Tied
 from graphwright.plans import Sharding, whole_mesh
 from graphwright.tasks import Expansion, Movement, Placed, Site, compiled, place_node

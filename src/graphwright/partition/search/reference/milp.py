@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import DoesNotFit, NothingFound
-from graphwright.partition.estimate.problem import Floats, Pair, Problem, Table
-from graphwright.partition.search.elimination.weighted import Least, least
+from graphwright.partition.estimate import Floats, Pair, Problem, Table
+from graphwright.partition.search.elimination import Least, least
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
