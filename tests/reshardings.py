@@ -1,4 +1,4 @@
-"""Shardings at random, and what the steps between them mean: an interpreter that knows boxes and arrays alone."""
+"""Shardings at random, and what the hops between them mean: an interpreter that knows boxes and arrays alone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from graphwright.plans import (
     Sharding,
     Split,
     boxes,
+    transfers,
     whole_mesh,
 )
 from graphwright.simulate.communication import analytic
-from graphwright.tasks import Step, Traffic
+from graphwright.tasks import PricedHop, Traffic
 
 Box = tuple[slice, ...]
 State = dict[int, np.ndarray]
+KINDS = {kind.name: kind for kind in (*transfers.TRANSFERS, transfers.Slice())}
 REDUCE = {"sum": np.add, "max": np.maximum, "prod": np.multiply}
 IDENTITY = {"sum": 0, "max": -(2**40), "prod": 1}
 
@@ -191,28 +193,28 @@ def _reduce(terms: list[np.ndarray], placements, axes: Sequence[int]) -> np.ndar
     return value
 
 
-# -- what steps mean -----------------------------------------------------------------------------
+# -- what hops mean -----------------------------------------------------------------------------
 
 
-def run_steps(
-    steps: Sequence[Step], state: State, source: Sharding, shape: tuple[int, ...]
+def run_hops(
+    hops: Sequence[PricedHop], state: State, source: Sharding, shape: tuple[int, ...]
 ) -> State:
-    """Carry the steps out, with what their transfers connect and no more."""
+    """Carry the hops out, with what their transfers connect and no more."""
     now = source
-    for step in steps:
-        assert step.source == now
-        state = _run_step(step, state, shape)
-        now = step.target
+    for priced in hops:
+        assert priced.hop.source == now
+        state = _run_hop(priced, state, shape)
+        now = priced.hop.target
     return state
 
 
-def _run_step(step: Step, state: State, shape: tuple[int, ...]) -> State:
-    before, after = box_of(step.source, shape), box_of(step.target, shape)
-    if step.kind == "slice":
-        return _slice(step, state, before, after)
-    if step.kind == "exchange":
+def _run_hop(priced: PricedHop, state: State, shape: tuple[int, ...]) -> State:
+    before, after = box_of(priced.hop.source, shape), box_of(priced.hop.target, shape)
+    if priced.hop.kind.name == "slice":
+        return _slice(priced, state, before, after)
+    if priced.hop.kind.name == "exchange":
         heard = {device: {device} for device in after}
-        for transfer in step.transfers():
+        for transfer in priced.transfers():
             for receiver in transfer.gives.tolist():
                 heard[receiver] |= set(transfer.reads.tolist())
         return {
@@ -221,51 +223,51 @@ def _run_step(step: Step, state: State, shape: tuple[int, ...]) -> State:
             )
             for device, box in after.items()
         }
-    assert step.source.mesh == step.target.mesh
-    axes = changed_axes(step)
-    groups = groups_along(step.source.mesh, axes)
-    _check_parties(step, groups)
+    assert priced.hop.source.mesh == priced.hop.target.mesh
+    axes = changed_axes(priced)
+    groups = groups_along(priced.hop.source.mesh, axes)
+    _check_parties(priced, groups)
     result: State = {}
     for group in groups:
-        if step.kind in ("all_gather", "all_to_all"):
+        if priced.hop.kind.name in ("all_gather", "all_to_all"):
             parts = [(before[d], state[d]) for d in group]
         else:
             assert len({_key(before[d]) for d in group}) == 1
-            total = _reduce([state[d] for d in group], step.source.placements, axes)
+            total = _reduce([state[d] for d in group], priced.hop.source.placements, axes)
             parts = [(before[group[0]], total)]
         for device in group:
             result[device] = _fill(after[device], parts)
     return result
 
 
-def changed_axes(step: Step) -> list[int]:
-    pairs = zip(step.source.placements, step.target.placements, strict=True)
+def changed_axes(priced: PricedHop) -> list[int]:
+    pairs = zip(priced.hop.source.placements, priced.hop.target.placements, strict=True)
     return [a for a, (p, q) in enumerate(pairs) if p != q]
 
 
-def _check_parties(step: Step, groups: list[list[int]]) -> None:
+def _check_parties(priced: PricedHop, groups: list[list[int]]) -> None:
     """Every group is in one transfer, and no device in two."""
-    readers = [set(t.reads.tolist()) for t in step.transfers()]
-    assert sum(map(len, readers)) == len(step.source.mesh)
+    readers = [set(t.reads.tolist()) for t in priced.transfers()]
+    assert sum(map(len, readers)) == len(priced.hop.source.mesh)
     for group in groups:
         assert sum(set(group) <= r for r in readers) == 1
-    for transfer in step.transfers():
+    for transfer in priced.transfers():
         assert set(transfer.reads.tolist()) == set(transfer.gives.tolist())
-        assert transfer.kind == step.kind
+        assert transfer.kind == priced.hop.kind
 
 
-def _slice(step: Step, state: State, before: dict[int, Box], after: dict[int, Box]) -> State:
+def _slice(priced: PricedHop, state: State, before: dict[int, Box], after: dict[int, Box]) -> State:
     """In place: each device takes a piece of its own, or becomes a term that adds nothing."""
-    assert step.source.mesh == step.target.mesh
-    coordinates = coordinates_of(step.source.mesh)
-    for axis in changed_axes(step):
-        assert step.source.placements[axis] == Replicated()
-    assert not step.transfers()
+    assert priced.hop.source.mesh == priced.hop.target.mesh
+    coordinates = coordinates_of(priced.hop.source.mesh)
+    for axis in changed_axes(priced):
+        assert priced.hop.source.placements[axis] == Replicated()
+    assert not priced.transfers()
     result: State = {}
     for device, box in after.items():
         value = _fill(box, [(before[device], state[device])])
-        for axis in changed_axes(step):
-            placement = step.target.placements[axis]
+        for axis in changed_axes(priced):
+            placement = priced.hop.target.placements[axis]
             if isinstance(placement, Partial) and coordinates[device][axis]:
                 value = np.full_like(value, IDENTITY[placement.reducer])
         result[device] = value
@@ -299,28 +301,28 @@ def _key(box: Box) -> tuple[tuple[int, int], ...]:
     return tuple((s.start, s.stop) for s in box)
 
 
-# -- what steps cost -----------------------------------------------------------------------------
+# -- what hops cost -----------------------------------------------------------------------------
 
 
 def size_of(box: Box) -> int:
     return prod(max(0, s.stop - s.start) for s in box)
 
 
-def implied_bytes(step: Step, type: TensorType) -> int:
+def implied_bytes(priced: PricedHop, type: TensorType) -> int:
     """The bytes that have to move between devices, from the shardings alone."""
     width = type.nbytes // max(1, prod(type.shape))
-    before, after = box_of(step.source, type.shape), box_of(step.target, type.shape)
-    return width * sum(_implied(step, before, after))
+    before, after = box_of(priced.hop.source, type.shape), box_of(priced.hop.target, type.shape)
+    return width * sum(_implied(priced, before, after))
 
 
-def _implied(step: Step, before: dict[int, Box], after: dict[int, Box]) -> Iterator[int]:
-    if step.kind in ("all_gather", "all_to_all", "exchange"):
+def _implied(priced: PricedHop, before: dict[int, Box], after: dict[int, Box]) -> Iterator[int]:
+    if priced.hop.kind.name in ("all_gather", "all_to_all", "exchange"):
         for device, box in after.items():
             own = before.get(device)
             yield size_of(box) - (0 if own is None else size_of(overlap(box, own)))
-    elif step.kind in ("all_reduce", "reduce_scatter"):
-        for group in groups_along(step.source.mesh, changed_axes(step)):
-            if step.kind == "all_reduce":
+    elif priced.hop.kind.name in ("all_reduce", "reduce_scatter"):
+        for group in groups_along(priced.hop.source.mesh, changed_axes(priced)):
+            if priced.hop.kind.name == "all_reduce":
                 yield 2 * (len(group) - 1) * size_of(before[group[0]])
             else:
                 yield (len(group) - 1) * sum(size_of(after[d]) for d in group)

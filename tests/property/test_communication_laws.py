@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphwright.machine import Cluster, Device, FrozenDict, Level
-from graphwright.plans import KINDS
+from graphwright.plans import transfers
 from graphwright.simulate.communication import Table, analytic
 from graphwright.tasks.costs import Traffic
 
@@ -35,7 +35,7 @@ def traffics(draw) -> tuple[Traffic, Traffic]:
     sizes = st.lists(st.integers(0, 10**12), min_size=len(resources), max_size=len(resources))
     few, more = draw(sizes), draw(sizes)
     loads = [few, [a + b for a, b in zip(few, more, strict=True)]]
-    kind = draw(st.sampled_from(KINDS[1:]))
+    kind = draw(st.sampled_from(transfers.TRANSFERS))
     spans = tuple(draw(st.integers(1, level.count)) for level in levels)
     first, second = (
         Traffic(

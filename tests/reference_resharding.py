@@ -1,19 +1,17 @@
-"""From any sharding to any other by the cheapest sequence of collectives: a shortest path over shardings (TensorOpt section 4.2).
+"""The reference for `reshard`: Dijkstra's algorithm over shardings, every hop at its exact price,
+asked one by one.
 
-States are shardings; an edge is one step, its weight the seconds that the cost model gives it. Neighbouring axes of one level that start
-and end alike move together, so a path has few states however many devices there are. Gathering all and slicing is one of the
-paths, so nothing found is worse than that; fetching just the missing regions, message by message, is another.
+It knows nothing of codes, bundles' bits or tariffs; the moves are the same, so no path of the
+compiled search is cheaper than what is found here, and none may be much dearer.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 
-from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import (
     Mesh,
@@ -23,77 +21,25 @@ from graphwright.plans import (
     Replicated,
     Sharding,
     Split,
+    transfers,
     whole_mesh,
 )
-from graphwright.tasks.costs import Costs, formulas_of
-from graphwright.tasks.staging import Order
-from graphwright.tasks.steps import Step, Stepper
+from graphwright.tasks import Costs, Hop, PricedHop, Pricer, Resharding
 
 Axes = tuple[int, ...]
 _SMALL = 256
 """On more devices, what messages would take is asked from fewer states."""
 _FEW = 3
-"""With so few bundles of axes, as plans that people and searches arrive at have, detours over other dims are looked at too."""
+"""With so few bundles of axes, detours over other dims are looked at too."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Resharding:
-    """The steps from one sharding to another; none where they are equal."""
-
-    steps: tuple[Step, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(step.seconds for step in self.steps)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(t.nbytes for step in self.steps for t in step.transfers())
-
-    def __str__(self) -> str:
-        return ", ".join(f"{s.kind} to {s.target}" for s in self.steps) or "nothing to do"
-
-
-def reshard(
-    cluster: Cluster,
-    costs: Costs,
-    type: TensorType,
-    source: Sharding,
-    target: Sharding,
-    order: Order = None,
+def cheapest_resharding(
+    cluster: Cluster, costs: Costs, type, source: Sharding, target: Sharding
 ) -> Resharding:
-    """The cheapest steps from `source` to `target` for a tensor of `type`, chosen by formulas alone, with what they take by `costs`; `order` is that of its dims in memory."""
+    """The cheapest hops by exact prices."""
     if source == target:
         return Resharding(())
-    formulas = formulas_of(costs)
-    steps = _Search(Stepper(cluster, formulas, type, order), source, target).run()
-    if costs is not formulas:
-        stepper = Stepper(cluster, costs, type, order)
-        steps = tuple(stepper.again(step) for step in steps)
-    return Resharding(steps)
-
-
-def gather_then_slice(
-    cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
-) -> Resharding:
-    """The plain way on one mesh: add up all terms, gather all parts, take the part that is needed."""
-    stepper, steps, state = Stepper(cluster, costs, type), [], source
-    partial = tuple(
-        a
-        for a, (p, q) in enumerate(zip(source.placements, target.placements, strict=True))
-        if isinstance(p, Partial) and p != q
-    )
-    if partial:
-        steps.append(stepper.all_reduce(state, _replace(state, partial, Replicated()), partial))
-        state = steps[-1].target
-    for dim in range(type.rank):
-        axes = state.axes_of(dim)
-        if axes:
-            steps.append(stepper.all_gather(state, _replace(state, axes, Replicated()), axes))
-            state = steps[-1].target
-    if state != target:
-        steps.append(stepper.slice(state, target))
-    return Resharding(tuple(steps))
+    return Resharding(ReferenceSearch(Pricer(cluster, costs, type), source, target).run())
 
 
 def _replace(state: Sharding, axes: Axes, placement: Placement) -> Sharding:
@@ -123,28 +69,28 @@ def _sharding(
     return Sharding(mesh, placements, pieces)
 
 
-class _Search:
+class ReferenceSearch:
     """Dijkstra's algorithm from `source` to `target`."""
 
-    def __init__(self, stepper: Stepper, source: Sharding, target: Sharding) -> None:
-        self.stepper, self.source, self.target = stepper, source, target
-        self.shape = stepper.type.shape
+    def __init__(self, pricer: Pricer, source: Sharding, target: Sharding) -> None:
+        self.pricer, self.source, self.target = pricer, source, target
+        self.shape = pricer.type.shape
         self.same_mesh = source.mesh == target.mesh
         self.bundles = {
-            source.mesh: _bundles(stepper.cluster, source, target if self.same_mesh else None)
+            source.mesh: _bundles(pricer.cluster, source, target if self.same_mesh else None)
         }
         if not self.same_mesh:
-            self.bundles[target.mesh] = _bundles(stepper.cluster, target, None)
+            self.bundles[target.mesh] = _bundles(pricer.cluster, target, None)
         self.wide = len(self.bundles[source.mesh]) <= _FEW
         self.entries = () if self.same_mesh else self._entries()
         self.best: dict[Sharding, float] = {}
         self.spent = 0.0
 
-    def run(self) -> tuple[Step, ...]:
+    def run(self) -> tuple[PricedHop, ...]:
         """The steps of the shortest path."""
         order = count()
         self.best = best = {self.source: 0.0}
-        came: dict[Sharding, Step] = {}
+        came: dict[Sharding, PricedHop] = {}
         queue = [(0.0, next(order), self.source)]
         done: set[Sharding] = set()
         while queue:
@@ -155,27 +101,32 @@ class _Search:
                 break
             done.add(state)
             self.spent = seconds
-            for step in self._moves(state):
-                reached = seconds + step.seconds
-                if reached < best.get(step.target, float("inf")):
-                    best[step.target] = reached
-                    came[step.target] = step
-                    heapq.heappush(queue, (reached, next(order), step.target))
-        steps = [came[self.target]]
-        while steps[-1].source != self.source:
-            steps.append(came[steps[-1].source])
-        return tuple(reversed(steps))
+            for priced in self._moves(state):
+                reached, after = seconds + priced.seconds, priced.hop.target
+                if reached < best.get(after, float("inf")):
+                    best[after] = reached
+                    came[after] = priced
+                    heapq.heappush(queue, (reached, next(order), after))
+        hops = [came[self.target]]
+        while hops[-1].hop.source != self.source:
+            hops.append(came[hops[-1].hop.source])
+        return tuple(reversed(hops))
+
+    def _price(self, kind: transfers.HopKind, source: Sharding, target: Sharding) -> PricedHop:
+        return self.pricer.price(Hop(kind, source, target))
 
     def _is_open(self, state: Sharding) -> bool:
-        """Whether a step from the present state might be the better way to `state`: otherwise nobody has to ask what it takes."""
+        """Whether a step from the present state might be the better way to `state`: otherwise
+        nobody has to ask what it takes.
+        """
         return self.best.get(state, float("inf")) > self.spent
 
     # -- edges ------------------------------------------------------------------------------------
 
-    def _moves(self, state: Sharding) -> Iterator[Step]:
+    def _moves(self, state: Sharding) -> Iterator[PricedHop]:
         here = self.same_mesh or state.mesh == self.target.mesh
         if here and self._slices_to_target(state):
-            yield self.stepper.slice(state, self.target)
+            yield self._price(transfers.Slice(), state, self.target)
             return
         yield from self._sums(state)
         yield from self._gathers(state)
@@ -198,7 +149,7 @@ class _Search:
             for p, q in zip(state.placements, self.target.placements, strict=True)
         )
 
-    def _sums(self, state: Sharding) -> Iterator[Step]:
+    def _sums(self, state: Sharding) -> Iterator[PricedHop]:
         if not state.is_partial:
             return
         partial = [b for b in self.bundles[state.mesh] if self._to_sum(state, b)]
@@ -208,14 +159,16 @@ class _Search:
         for axes in choices:
             whole = _replace(state, axes, Replicated())
             if self._is_open(whole):
-                yield self.stepper.all_reduce(state, whole, axes)
+                yield self._price(transfers.AllReduce(), state, whole)
             for dim in self._scatter_dims(state, axes):
                 part = _replace(state, axes, Split(dim))
                 if self._is_open(part):
-                    yield self.stepper.reduce_scatter(state, part, axes)
+                    yield self._price(transfers.ReduceScatter(), state, part)
 
     def _scatter_dims(self, state: Sharding, axes: Axes) -> set[int]:
-        """The dims worth scattering to: where the target wants it, and the longest ones, to be moved or gathered again."""
+        """The dims worth scattering to: where the target wants it, and the longest ones, to be
+        moved or gathered again.
+        """
         open_dims = self._open_dims(state, axes)
         longest = sorted(open_dims, key=lambda dim: -self.shape[dim])[: 2 if self.wide else 1]
         if not self.same_mesh:
@@ -228,7 +181,7 @@ class _Search:
         stays = self.same_mesh and self.target.placements[bundle[0]] == placement
         return isinstance(placement, Partial) and not stays
 
-    def _gathers(self, state: Sharding) -> Iterator[Step]:
+    def _gathers(self, state: Sharding) -> Iterator[PricedHop]:
         pieced = dict(state.pieces)
         cutting: dict[int, list[Axes]] = {}
         for bundle in self.bundles[state.mesh]:
@@ -242,29 +195,31 @@ class _Search:
                 axes = tuple(a for b in bundles[first:] for a in b)
                 whole = _replace(state, axes, Replicated())
                 if self._is_open(whole):
-                    yield self.stepper.all_gather(state, whole, axes)
+                    yield self._price(transfers.AllGather(), state, whole)
 
     def _stays(self, state: Sharding, bundle: Axes, dim: int) -> bool:
-        """Whether the target has the dim cut alike down to the bundle, in the same pieces: no reason to begin a gathering there."""
+        """Whether the target has the dim cut alike down to the bundle, in the same pieces: no
+        reason to begin a gathering there.
+        """
         if state.mesh != self.target.mesh or dim in dict(state.pieces) | dict(self.target.pieces):
             return False
         own = state.axes_of(dim)
         depth = own.index(bundle[-1]) + 1
         return self.target.axes_of(dim)[:depth] == own[:depth]
 
-    def _slices(self, state: Sharding) -> Iterator[Step]:
+    def _slices(self, state: Sharding) -> Iterator[PricedHop]:
         for bundle in self.bundles[state.mesh]:
             if not isinstance(state.placements[bundle[0]], Replicated):
                 continue
             match self.target.placements[bundle[0]]:
                 case Split(dim) if dim in self._open_dims(state, bundle):
-                    yield self.stepper.slice(state, _replace(state, bundle, Split(dim)))
+                    yield self._price(transfers.Slice(), state, _replace(state, bundle, Split(dim)))
                 case Partial() as terms:
-                    yield self.stepper.slice(state, _replace(state, bundle, terms))
+                    yield self._price(transfers.Slice(), state, _replace(state, bundle, terms))
                 case _:
                     pass
 
-    def _swaps(self, state: Sharding) -> Iterator[Step]:
+    def _swaps(self, state: Sharding) -> Iterator[PricedHop]:
         for bundle in self.bundles[state.mesh]:
             now = state.placements[bundle[0]]
             if not isinstance(now, Split) or now.dim in dict(state.pieces):
@@ -274,10 +229,12 @@ class _Search:
             for dim in self._swap_dims(state, bundle, now):
                 after = _replace(state, bundle, Split(dim))
                 if self._is_open(after):
-                    yield self.stepper.all_to_all(state, after, bundle)
+                    yield self._price(transfers.AllToAll(), state, after)
 
     def _swap_dims(self, state: Sharding, bundle: Axes, now: Split) -> set[int]:
-        """The dims worth swapping to: the target's; or, where an outer cut of the dim is in the way, the longest other one."""
+        """The dims worth swapping to: the target's; or, where an outer cut of the dim is in the
+        way, the longest other one.
+        """
         then = self.target.placements[bundle[0]]
         open_dims = [d for d in self._open_dims(state, bundle) if d != now.dim]
         found = {d for d in open_dims if then == Split(d)}
@@ -291,7 +248,9 @@ class _Search:
         return found
 
     def _open_dims(self, state: Sharding, axes: Axes) -> list[int]:
-        """The dims that `axes` could split further: as the innermost cut, evenly, with something in every part."""
+        """The dims that `axes` could split further: as the innermost cut, evenly, with something in
+        every part.
+        """
         pieced = dict(state.pieces)
         ways = 1
         for axis in axes:
@@ -304,14 +263,16 @@ class _Search:
             if size >= ways * cuts and last < axes[0] and dim not in pieced
         ]
 
-    def _exchanges(self, state: Sharding) -> Iterator[Step]:
-        """Fetching the regions themselves, where nothing is left to add up, and not from everywhere: it is the costly question."""
+    def _exchanges(self, state: Sharding) -> Iterator[PricedHop]:
+        """Fetching the regions themselves, where nothing is left to add up, and not from
+        everywhere: it is the costly question.
+        """
         if state.is_partial:
             return
         if not self.same_mesh:
             if state.mesh == self.source.mesh:
                 for entry in self.entries:
-                    yield self.stepper.exchange(state, entry)
+                    yield self._price(transfers.Exchange(), state, entry)
             return
         wide = self.wide and len(state.mesh) <= _SMALL
         passed = (Replicated, Split) if wide else Replicated
@@ -321,10 +282,12 @@ class _Search:
         )
         arrives = summed or state.placements == self.target.placements
         if arrives and not self.target.is_partial:
-            yield self.stepper.exchange(state, self.target)
+            yield self._price(transfers.Exchange(), state, self.target)
 
     def _entries(self) -> tuple[Sharding, ...]:
-        """Where to arrive on another mesh: at the target, or cut further along what is replicated there, to be gathered."""
+        """Where to arrive on another mesh: at the target, or cut further along what is replicated
+        there, to be gathered.
+        """
         placements = tuple(
             Replicated() if isinstance(p, Partial) else p for p in self.target.placements
         )

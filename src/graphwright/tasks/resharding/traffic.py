@@ -1,8 +1,9 @@
 """Which links a collective or a set of messages uses, and how many bytes cross each of them.
 
-A collective over some axes of a mesh runs in groups of devices, all at once. A ring passes through each group in the order of its
-devices; an all-to-all sends from each to each. Groups whose rings cross one link contend for it, so they are one transfer: its
-duration is that of the busiest link, and none of its links is free before.
+A collective over some axes of a mesh runs in groups of devices, all at once. A ring passes through
+each group in the order of its devices; an all-to-all sends from each to each. Groups whose rings
+cross one link contend for it, so they are one transfer: its duration is that of the busiest link,
+and none of its links is free before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from graphwright.machine import Cluster
-from graphwright.plans import Mesh, device_array
+from graphwright.plans import Mesh, device_array, transfers
 
 Ints = NDArray[np.int64]
 
@@ -25,8 +26,9 @@ Ints = NDArray[np.int64]
 class Party:
     """Groups that share links: `members` are places in the mesh, [group, place in the group].
 
-    `link_of` and `edge_of` pair every link with the edges of the rings (or pairs of an all-to-all) that cross it; edges are
-    numbered group by group, and `edges_on` counts them for each link. `edge_bandwidth` is the least along an edge's route.
+    `link_of` and `edge_of` pair every link with the edges of the rings (or pairs of an all-to-all)
+    that cross it; edges are numbered group by group, and `edges_on` counts them for each link.
+    `edge_bandwidth` is the least along an edge's route.
     """
 
     members: Ints
@@ -47,10 +49,12 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parties:
-    """A collective over axes of a mesh: its parties, and how many members of each level one group spans.
+    """A collective over axes of a mesh: its parties, and how many members of each level one group
+    spans.
 
-    Parties of one number in `alike` have links of the same bandwidths with the same numbers of edges, and `first_alike` are the first of each
-    such kind; `party_of` is for every place in the mesh the party that it belongs to.
+    Parties of one number in `alike` have links of the same bandwidths with the same numbers of
+    edges, and `first_alike` are the first of each such kind; `party_of` is for every place in the
+    mesh the party that it belongs to.
     """
 
     parties: tuple[Party, ...]
@@ -59,6 +63,13 @@ class Parties:
     alike: NDArray[np.int64]
     first_alike: tuple[int, ...]
     party_of: NDArray[np.int64]
+
+
+def groups_of(
+    kind: transfers.GroupKind, cluster: Cluster, mesh: Mesh, axes: tuple[int, ...]
+) -> Parties:
+    """The groups along `axes`, with the edges that a kind of transfer puts its bytes on."""
+    return (all_pairs if kind.edges == "all pairs" else rings)(cluster, mesh, axes)
 
 
 @lru_cache(maxsize=4096)
@@ -86,12 +97,12 @@ def all_pairs(cluster: Cluster, mesh: Mesh, axes: tuple[int, ...]) -> Parties:
 
 def spans_of(cluster: Cluster, devices: NDArray[np.int32]) -> tuple[int, ...]:
     """How many members of each level `devices` span, beneath one member of the level above."""
-    found, before = [], 1
+    spans, before = [], 1
     for stride in cluster.strides:
         distinct = len(np.unique(devices // stride))
-        found.append(-(-distinct // before))
+        spans.append(-(-distinct // before))
         before = distinct
-    return tuple(found)
+    return tuple(spans)
 
 
 def _groups(mesh: Mesh, axes: tuple[int, ...]) -> Ints:

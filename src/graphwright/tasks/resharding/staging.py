@@ -1,8 +1,12 @@
-"""Memory for copies around a transfer, as `run.messages` makes them.
+"""Memory for copies around a transfer, as `run.links` makes them.
 
-in one piece      a region that lies in one piece of a device's memory is sent from where it is, and received where it belongs
-otherwise         it is packed before it is sent, and put in its place once it has been received: bytes that are there while it is under way
-terms             what a device receives of a reduction is there beside its own part until it is added to it
+in one piece      a region that lies in one piece of a device's memory is sent from where it is, and
+                  received where it belongs
+otherwise         it is packed before it is sent, and put in its place once it has been received:
+                  bytes that are there meanwhile
+terms             what a device receives of a reduction is there beside its own part until it is
+                  added to it
+in place          a reduction of which every device gets the whole needs no copy
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.ir import DTYPE_BYTES, TensorType
-from graphwright.plans import Sharding, boxes, local_bytes
+from graphwright.plans import Sharding, boxes, local_bytes, transfers
 
 Ints = NDArray[np.int64]
 Order: TypeAlias = tuple[int, ...] | None
@@ -30,29 +34,29 @@ def in_one_piece(regions: Ints, held: Ints) -> NDArray[np.bool_]:
     extent = regions[:, :, 1] - regions[:, :, 0]
     partial = extent != held[:, :, 1] - held[:, :, 0]
     any_later = np.cumsum(partial[:, ::-1], axis=1)[:, ::-1] - partial > 0
-    found: NDArray[np.bool_] = ~((extent > 1) & any_later).any(axis=1)
-    return found
+    whole: NDArray[np.bool_] = ~((extent > 1) & any_later).any(axis=1)
+    return whole
 
 
 def staged_bytes(
-    kind: str, source: Sharding, target: Sharding, type: TensorType, order: Order = None
+    kind: transfers.GroupKind,
+    source: Sharding,
+    target: Sharding,
+    type: TensorType,
+    order: Order = None,
 ) -> Ints:
-    """Bytes of copies on each device of a mesh during a collective."""
+    """Bytes of copies on each device of a mesh during a collective: packed, received elsewhere,
+    terms.
+    """
     had, part = local_bytes(source, type), local_bytes(target, type)
+    if kind.in_place:
+        return np.zeros(len(had), dtype=np.int64)
     have, need = (as_laid_out(boxes(s, type.shape), order) for s in (source, target))
-    match kind:
-        case "all_gather":
-            return np.where(in_one_piece(have, need), 0, part - had)
-        case "reduce_scatter":
-            away = had - part
-            return away + np.where(in_one_piece(need, have), 0, away)
-        case "all_to_all":
-            common = common_regions(have, need)
-            own = region_bytes(common, type)
-            packed = np.where(in_one_piece(common, have), 0, had - own)
-            return packed + np.where(in_one_piece(common, need), 0, part - own)
-        case _:
-            return np.zeros(len(had), dtype=np.int64)
+    common = common_regions(have, need)
+    own = region_bytes(common, type)
+    packed = np.where(in_one_piece(common, have), 0, had - own)
+    placed = np.where(in_one_piece(common, need), 0, part - own)
+    return packed + placed + (had - own if kind.reduces else 0)
 
 
 def common_regions(first: Ints, second: Ints) -> Ints:
@@ -64,5 +68,5 @@ def common_regions(first: Ints, second: Ints) -> Ints:
 def region_bytes(regions: Ints, type: TensorType) -> Ints:
     """Bytes of each region; 0 where it ends before it begins."""
     sizes = (regions[..., 1] - regions[..., 0]).clip(0)
-    found: Ints = sizes.prod(axis=-1) * DTYPE_BYTES[type.dtype]
-    return found
+    nbytes: Ints = sizes.prod(axis=-1) * DTYPE_BYTES[type.dtype]
+    return nbytes
