@@ -27,10 +27,10 @@ from graphwright.plans import (
     make_plan,
     on_one,
 )
-from graphwright.simulate import CostModel, Incremental
-from graphwright.simulate.engine import schedule, verify
+from graphwright.simulate import CostModel, Incremental, verify_task_graph
+from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
-from graphwright.tasks import Expansion, Site, assemble, expand, reshard
+from graphwright.tasks import Expansion, GraphFacts, assemble, expand, find_moves, reshard
 from random_plans import any_plan, chain, matrix, random_graph, two_pass_graph, zoo_graph
 from reshardings import Formulas, implied_bytes, random_cluster
 
@@ -42,7 +42,7 @@ class Case:
         rng = Random(seed)
         self.graph = make_graph(rng)
         self.plan = any_plan(rng, self.graph, random_cluster(rng, 8))
-        self.x = Expansion(Site(self.graph), self.plan, Formulas())
+        self.x = Expansion(GraphFacts(self.graph), self.plan, Formulas())
         self.tasks = assemble(self.x)
 
     def __repr__(self) -> str:
@@ -59,12 +59,12 @@ cases = st.one_of(
 def check_bytes(x, tasks):
     """What the transfers carry is what the shardings imply, move by move."""
     implied = 0
-    for name, tensor in x.site.graph.tensors.items():
-        for (target, _), move in x.moves(name).items():
-            source = move.movement.source
-            costs = x.cache.pooled if x.site.is_gathered(name) else x.costs
-            steps = reshard(x.cluster, costs, tensor.type, source, target).steps
-            implied += sum(implied_bytes(step, tensor.type) for step in steps)
+    for name, tensor in x.facts.graph.tensors.items():
+        for move in find_moves(x, name):
+            source, target = move.movement.source, move.target
+            costs = x.cache.pooled if x.facts.is_gathered(name) else x.costs
+            hops = reshard(x.cluster, costs, tensor.type, source, target).hops
+            implied += sum(implied_bytes(priced, tensor.type) for priced in hops)
     assert int(tasks.nbytes.sum()) == implied
     assert not tasks.nbytes[tasks.kind == 0].any()
 
@@ -85,7 +85,7 @@ def check_bounds(tasks):
 
 @given(cases)
 def test_task_graphs_are_valid_and_carry_what_shardings_imply(case):
-    verify(case.tasks)
+    verify_task_graph(case.tasks)
     check_bytes(case.x, case.tasks)
     check_bounds(case.tasks)
     computing = case.tasks.kind == 0
@@ -99,9 +99,9 @@ def test_models(name):
     costs = CostModel(measured=False)
     plans = [baseline(recipe, graph, cluster) for recipe in ("data", "layers", "replicate")]
     for plan in [*plans, any_plan(rng, graph, cluster)]:
-        x = Expansion(Site(graph), plan, costs)
+        x = Expansion(GraphFacts(graph), plan, costs)
         tasks = assemble(x)
-        verify(tasks)
+        verify_task_graph(tasks)
         check_bytes(x, tasks)
         check_bounds(tasks)
         check_arrivals(x, tasks)
@@ -127,12 +127,12 @@ def test_new_values_of_several_inputs():
     lives = {"p": Split(0), "q": Split(1), "r": Split(0), "x": Replicated()}
     inputs = {name: Sharding(mesh, (p,)) for name, p in lives.items()}
     plan = make_plan(graph, two_devices(1e9, 1e9), {y: Strategy((Along("k"),))}, inputs=inputs)
-    x = Expansion(Site(graph), plan, Formulas())
+    x = Expansion(GraphFacts(graph), plan, Formulas())
     tasks = assemble(x)
-    verify(tasks)
+    verify_task_graph(tasks)
     check_bytes(x, tasks)
-    assert {str(target) for target, _ in x.moves(y)} == {"[S0]", "[S1]"}
-    assert [str(target) for target, _ in x.moves("x")] == ["[S1]", "[S0]"]
+    assert {str(move.target) for move in find_moves(x, y)} == {"[S0]", "[S1]"}
+    assert [str(move.target) for move in find_moves(x, "x")] == ["[S1]", "[S0]"]
     assert Incremental(graph, plan, Formulas()).propose({y: on_one(1)}) > 0
 
 
@@ -148,16 +148,16 @@ def check_arrivals(x, tasks):
     first = {}
     for t in np.flatnonzero(tasks.kind == 0).tolist():
         first.setdefault(int(tasks.node[t]), t)
-    for i, node in enumerate(x.site.graph.nodes):
+    for i, node in enumerate(x.facts.graph.nodes):
         for arg, name in enumerate(node.inputs):
-            if name is not None and name in x.site.producer:
+            if name is not None and name in x.facts.producer:
                 check_arrival(x, before, first, i, arg, name)
 
 
 def check_arrival(x, before, first, i, arg, name):
-    shape = x.site.graph.tensors[name].type.shape
+    shape = x.facts.graph.tensors[name].type.shape
     made, needed = x.source(name), x.placed[i].inputs[arg]
-    maker = x.site.producer[name][0]
+    maker = x.facts.producer[name][0]
     held, wanted = boxes(made, shape), boxes(needed, shape)
     for readers in groups(needed):
         box = tuple(slice(a, b) for a, b in wanted[readers[0]].tolist())
@@ -170,7 +170,7 @@ def check_arrival(x, before, first, i, arg, name):
                 if ancestors >> (first[maker] + place) & 1:
                     covered[tuple(slice(a, b) for a, b in held[place].tolist())] = True
             assert covered[box].all(), (
-                f"{x.site.graph.nodes[i].name} reads {name} as {needed}, made as {made}"
+                f"{x.facts.graph.nodes[i].name} reads {name} as {needed}, made as {made}"
             )
 
 
@@ -236,7 +236,7 @@ def one_device() -> Cluster:
 
 def peak_by_hand(x, tasks) -> int:
     """On one device, from the graph and the times of its nodes alone: who is alive with whom."""
-    graph, times = x.site.graph, schedule(tasks)
+    graph, times = x.facts.graph, schedule(tasks)
     start = {int(tasks.node[t]): int(times.start[t]) for t in range(len(tasks))}
     end = {int(tasks.node[t]): int(times.end[t]) for t in range(len(tasks))}
     base = {name: name for name in graph.inputs}
@@ -249,12 +249,12 @@ def peak_by_hand(x, tasks) -> int:
     life = {}
     for i, node in enumerate(graph.nodes):
         for name in node.outputs:
-            if x.site.is_view[i] and name not in base:
+            if x.facts.is_view[i] and name not in base:
                 base[name] = base[next(n for n in node.inputs if n is not None)]
             elif name not in base:
                 base[name] = name
                 life[name] = [start[i], end[i]]
-        if not x.site.is_view[i]:
+        if not x.facts.is_view[i]:
             for name in node.inputs:
                 if name is not None and base[name] in life:
                     span = life[base[name]]
@@ -263,7 +263,7 @@ def peak_by_hand(x, tasks) -> int:
         if base[name] in life:
             life[base[name]][1] = times.makespan
     for i, node in enumerate(graph.nodes):  # by element, over an operand that nobody reads later
-        if x.site.writes_over[i] and node.outputs[0] in life:
+        if x.facts.writes_over[i] and node.outputs[0] in life:
             made = graph.tensors[node.outputs[0]].type
             for name in node.inputs:
                 if name is None or graph.tensors[name].type != made:
@@ -285,7 +285,7 @@ def peak_by_hand(x, tasks) -> int:
 def test_memory_of_one_device_is_what_is_alive_together(name):
     graph = zoo_graph(name)
     x = Expansion(
-        Site(graph), baseline("replicate", graph, one_device()), CostModel(measured=False)
+        GraphFacts(graph), baseline("replicate", graph, one_device()), CostModel(measured=False)
     )
     tasks = assemble(x)
     found = memory(tasks, schedule(tasks))
@@ -296,7 +296,7 @@ def test_memory_of_one_device_is_what_is_alive_together(name):
 @given(st.integers(0, 2**32))
 def test_memory_of_random_graphs_on_one_device(seed):
     graph = random_graph(Random(seed))
-    x = Expansion(Site(graph), baseline("replicate", graph, one_device()), Formulas())
+    x = Expansion(GraphFacts(graph), baseline("replicate", graph, one_device()), Formulas())
     tasks = assemble(x)
     assert memory(tasks, schedule(tasks)).peak.tolist() == [peak_by_hand(x, tasks)]
 
@@ -334,14 +334,16 @@ def test_memory_is_there_before_it_is_used(case):
 def test_what_is_kept_decides_what_is_moved_twice(seed):
     """With nothing kept, every copy is made once; bringing some back adds their bytes, and takes none away."""
     case = Case(seed, two_pass_graph)
-    plain = Expansion(case.x.site, replace(case.plan, keep={}), Formulas())
+    plain = Expansion(case.x.facts, replace(case.plan, keep={}), Formulas())
     for name in case.graph.tensors:
-        moves, before = case.x.moves(name), plain.moves(name)
+        moves, before = (
+            {(move.target, move.turn) for move in find_moves(x, name)} for x in (case.x, plain)
+        )
         assert all(not turn for _, turn in before)
         if case.x.kept(name) is None:
-            assert moves.keys() == before.keys()
+            assert moves == before
         early = {(target, 0) for target, turn in moves if not turn}
-        assert early <= before.keys()
+        assert early <= before
         wanted = {target for target, _ in before}
         again = {target for target, turn in moves if turn}
         assert wanted <= {target for target, _ in moves}

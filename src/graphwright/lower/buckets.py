@@ -1,11 +1,14 @@
 """Small sums that many ranks add up one by one, added up together where no order is broken.
 
-    all_reduce a    all_reduce b    ...    reader of a        b is still before the reader of a: both go together where b is
-    all_reduce a    reader of a     all_reduce b              only if the reader is an update, which may wait for b as well
+    all_reduce a   all_reduce b   ...   reader of a    b is still before the reader of a: both go
+                                                       together where b is
+    all_reduce a   reader of a   all_reduce b          only if the reader is an update, which may
+                                                       wait for b as well
 
-Starting a collective takes as long as moving some hundred kilobytes, and a model has many small gradients. A bucket takes sums over the same groups, of one
-dtype and reducer, up to a size; it begins with its last member. No member waits for another: all have the same number of sums between them and the end
-of the step, and so no bucket waits for itself, whatever others there are.
+Starting a collective takes as long as moving some hundred kilobytes, and a model has many small
+gradients. A bucket takes sums over the same groups, of one dtype and reducer, up to a size; it
+begins with its last member. No member waits for another: all have the same number of sums between
+them and the end of the step, and so no bucket waits for itself, whatever others there are.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ import numpy as np
 
 from graphwright.ir import DTYPE_BYTES
 from graphwright.lower.moves import changed_axes
-from graphwright.lower.order import Block, Waits
-from graphwright.plans import Split
-from graphwright.tasks import BUCKET_BYTES, Expansion
+from graphwright.lower.order import Action, Waits
+from graphwright.plans import Split, transfers
+from graphwright.tasks import BUCKET_BYTES, Expansion, Hop, Move
 
 
 @dataclass(slots=True)
@@ -30,19 +33,19 @@ class _Bucket:
 
 
 def fill_buckets(x: Expansion, waits: Waits, limit: int = BUCKET_BYTES) -> Waits:
-    """The same with small sums in buckets, each of them one block."""
+    """The same with small sums in buckets, each of them one action."""
     order = waits.order()
-    sizes = [_sum_bytes(x, block) for block in waits.blocks]
+    sizes = [_sum_bytes(x, action) for action in waits.actions]
     heights = _heights(waits, order, [size is not None for size in sizes])
-    place = {block: at for at, block in enumerate(order)}
+    place = {action: at for at, action in enumerate(order)}
     open_buckets: dict[object, _Bucket] = {}
     buckets: list[_Bucket] = []
     for at, b in enumerate(order):
         size = sizes[b]
         if size is None or size > limit // 2:
             continue
-        patient = _is_patient(x, waits.blocks[b])
-        key = (_key(x, waits.blocks[b]), heights[b], patient)
+        patient = _is_patient(x, waits.actions[b])
+        key = (_key(x, waits.actions[b]), heights[b], patient)
         bucket = open_buckets.get(key)
         if bucket is None or at >= bucket.deadline or bucket.nbytes + size > limit:
             bucket = open_buckets[key] = _Bucket(deadline=len(order))
@@ -56,7 +59,7 @@ def fill_buckets(x: Expansion, waits: Waits, limit: int = BUCKET_BYTES) -> Waits
 
 
 def _heights(waits: Waits, order: list[int], is_sum: list[bool]) -> list[int]:
-    """For every block the most sums that wait for it one after the other."""
+    """For every action the most sums that wait for it one after the other."""
     found = [0] * len(order)
     for b in reversed(order):
         found[b] = max((found[r] + is_sum[r] for r in waits.after(b).tolist()), default=0)
@@ -64,9 +67,9 @@ def _heights(waits: Waits, order: list[int], is_sum: list[bool]) -> list[int]:
 
 
 def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:
-    """Each bucket as one block, in the place of its last member."""
-    lead = np.arange(len(waits.blocks))
-    blocks, begins = list(waits.blocks), waits.begins.copy()
+    """Each bucket as one action, in the place of its last member."""
+    lead = np.arange(len(waits.actions))
+    actions, begins = list(waits.actions), waits.begins.copy()
     ends = waits.ends.copy()
     for members in buckets:
         *others, last = members
@@ -75,13 +78,13 @@ def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:
         ends[last] = begins[last] + (waits.ends[members] - waits.begins[members]).sum()
         readers = np.concatenate([waits.after(member) for member in members])
         begins[readers] = np.maximum(begins[readers], ends[last])
-        blocks[last] = replace(blocks[last], before=tuple(waits.blocks[m] for m in others))
+        actions[last] = replace(actions[last], before=tuple(waits.actions[m] for m in others))
     kept, number = np.unique(lead, return_inverse=True)
     edges = np.unique(number[waits.sources] * len(kept) + number[waits.targets])
     sources, targets = np.divmod(edges, len(kept))
     apart = sources != targets
     return Waits(
-        [blocks[b] for b in kept.tolist()],
+        [actions[a] for a in kept.tolist()],
         sources[apart],
         targets[apart],
         begins[kept],
@@ -90,29 +93,34 @@ def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:
     )
 
 
-def _is_patient(x: Expansion, block: Block) -> bool:
-    """Whether whoever reads what a block makes may wait for more."""
-    assert block.move is not None
-    last = block.hop == len(block.move.movement.hops) - 1
-    return last and x.site.is_gathered(block.move.tensor)
+def _is_patient(x: Expansion, action: Action) -> bool:
+    """Whether whoever reads what a sum makes may wait for more."""
+    assert isinstance(action.block, Move)
+    last = action.stage == len(action.block.stages) - 1
+    return last and x.facts.is_gathered(action.block.tensor)
 
 
-def _sum_bytes(x: Expansion, block: Block) -> int | None:
-    """What one device adds up in a block; None for what is no sum."""
-    if block.move is None:
+def _sum_bytes(x: Expansion, action: Action) -> int | None:
+    """What one device adds up in an action; None for what is no sum."""
+    hop = hop_of(action)
+    if hop is None or not isinstance(hop.kind, transfers.AllReduce):
         return None
-    hop = block.move.movement.hops[block.hop]
-    if hop.kind != "all_reduce":
-        return None
-    type = x.site.graph.tensors[block.move.tensor].type
+    assert isinstance(action.block, Move)
+    type = x.facts.graph.tensors[action.block.tensor].type
     shape, ways = hop.source.mesh.shape, hop.source.placements
     parts = prod(n for n, way in zip(shape, ways, strict=True) if isinstance(way, Split))
     return type.nbytes // parts
 
 
-def _key(x: Expansion, block: Block) -> object:
-    assert block.move is not None
-    hop = block.move.movement.hops[block.hop]
-    axes, type = changed_axes(hop), x.site.graph.tensors[block.move.tensor].type
+def _key(x: Expansion, action: Action) -> object:
+    hop = hop_of(action)
+    assert hop is not None and isinstance(action.block, Move)
+    axes, type = changed_axes(hop), x.facts.graph.tensors[action.block.tensor].type
     assert type.dtype in DTYPE_BYTES
     return hop.source.mesh, axes, hop.source.placements[axes[0]], type.dtype
+
+
+def hop_of(action: Action) -> Hop | None:
+    """The hop of a move that an action is, None for what is none."""
+    block = action.block
+    return block.movement.hops[action.stage] if isinstance(block, Move) else None

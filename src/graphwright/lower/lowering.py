@@ -1,10 +1,12 @@
 """From a graph under a plan to the program of each rank: what was simulated, as instructions.
 
-    node      a call on the rank's part, with the regions that the description derives
-    hop       the rank's share of a collective or an exchange (`moves`)
-    copy      a tensor in a sharding: made by a node, or at the end of a way of hops; slices on the way are cut when they are asked for
+    computation   a call on the rank's part, with the regions that the description derives
+    move          hop by hop the rank's share of a collective or an exchange (`moves`)
+    copy          a tensor in a sharding: made by a computation, or at the end of a move; slices on
+                  the way are cut when they are asked for
 
-The order is that of the simulated step (`order`), the same for all ranks.
+The blocks are those that were simulated (`tasks.blocks`), and their order is that of the simulated
+step (`order`), the same for all ranks.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.describe import Types
+from graphwright.describe import Types, is_random
 from graphwright.ir import CONSTANT_OP, Attr, Graph, TensorType, collection_paused
-from graphwright.lower.buckets import fill_buckets
+from graphwright.lower.buckets import fill_buckets, hop_of
 from graphwright.lower.moves import changed_axes, group_of, laid_out, lower_hop, lower_slice
-from graphwright.lower.order import Block, find_waits
+from graphwright.lower.order import Action, find_waits
 from graphwright.lower.waiting import LEAST_SLACK, SLACK, UnderWay
 from graphwright.machine import Cluster, Device
 from graphwright.plans import (
@@ -39,30 +41,32 @@ from graphwright.plans import (
     as_box,
     boxes,
     local_bytes,
+    transfers,
     values_read,
 )
 from graphwright.simulate import CostModel, memory, schedule
 from graphwright.tasks import (
+    Computation,
     Copy,
     Costs,
     Expansion,
+    GraphFacts,
     Hop,
     Move,
-    Movements,
     Order,
-    Site,
+    Templates,
     Traffic,
-    assemble,
+    assemble_blocks,
+    blocks,
     resting,
     staged_bytes,
 )
 
 PATIENCE = 4.0
-"""Results of what moves are taken to arrive so many times later than predicted: whoever waits for one in vain holds up all that comes after it."""
+"""Results of what moves are taken to arrive so many times later than predicted: whoever waits for
+one in vain holds up all that comes after it."""
 
 _MOST_MOVEMENTS = 1 << 16
-
-_IN_GROUPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
@@ -74,7 +78,7 @@ def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
         known = (
             _by_formulas(plan.cluster)
             if costs is None
-            else Movements(plan.cluster, _Patient(costs))
+            else Templates(plan.cluster, _Patient(costs))
         )
         lowered = Lowered(graph, plan, known)
         known.forget_beyond(_MOST_MOVEMENTS)
@@ -82,9 +86,9 @@ def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
 
 
 @lru_cache(maxsize=8)
-def _by_formulas(cluster: Cluster) -> Movements:
+def _by_formulas(cluster: Cluster) -> Templates:
     """What formulas say of a cluster, for all plans that are lowered one after the other."""
-    return Movements(cluster, _Patient(CostModel(measured=False)))
+    return Templates(cluster, _Patient(CostModel(measured=False)))
 
 
 class _Patient:
@@ -103,16 +107,17 @@ class _Patient:
 class Lowered:
     """A graph under a plan, in the order in which it runs."""
 
-    def __init__(self, graph: Graph, plan: Plan, known: Movements) -> None:
+    def __init__(self, graph: Graph, plan: Plan, known: Templates) -> None:
         self.graph, self.plan = graph, plan
-        self.expansion = Expansion(Site(graph), plan, known.costs, known)
-        tasks = assemble(self.expansion)
-        found = schedule(tasks)
-        self.slack = max(SLACK * float(memory(tasks, found).peak.max()), LEAST_SLACK)
-        waits = find_waits(self.expansion, tasks, found, self.slack)
+        self.expansion = Expansion(GraphFacts(graph), plan, known.costs, known)
+        self.blocks = blocks(self.expansion)
+        tasks = assemble_blocks(self.blocks)
+        times = schedule(tasks)
+        self.slack = max(SLACK * float(memory(tasks, times).peak.max()), LEAST_SLACK)
+        waits = find_waits(self.blocks, tasks, times, self.slack)
         joined = fill_buckets(self.expansion, waits)
         order = joined.order()
-        self.blocks = [joined.blocks[b] for b in order]
+        self.actions = [joined.actions[a] for a in order]
         self.begins, self.ends = joined.begins[order].tolist(), joined.ends[order].tolist()
 
     def program(self, rank: int) -> Program:
@@ -123,22 +128,22 @@ class Lowered:
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """All groups of ranks that gather or reduce something together, of more than one."""
-        found: set[tuple[int, ...]] = set()
+        groups: set[tuple[int, ...]] = set()
         seen: set[object] = set()
-        for block in self.blocks:
-            if block.move is not None:
-                hop = block.move.movement.hops[block.hop]
-                mesh = hop.source.mesh
-                if hop.kind in _IN_GROUPS and (mesh, changed_axes(hop)) not in seen:
-                    seen.add((mesh, changed_axes(hop)))
-                    found |= {group_of(mesh, changed_axes(hop), rank) for rank in mesh.devices}
-        return tuple(sorted(group for group in found if len(group) > 1))
+        for action in self.actions:
+            hop = hop_of(action)
+            if hop is not None and isinstance(hop.kind, transfers.CollectiveKind):
+                mesh, axes = hop.source.mesh, changed_axes(hop)
+                if (mesh, axes) not in seen:
+                    seen.add((mesh, axes))
+                    groups |= {group_of(mesh, axes, rank) for rank in mesh.devices}
+        return tuple(sorted(group for group in groups if len(group) > 1))
 
     @cached_property
     def shardings(self) -> dict[str, Sharding]:
         """Where every input lives between steps, and where every result is."""
         found = {name: self.expansion.source(name) for name in self.graph.inputs}
-        for name in sorted(self.expansion.site.results):
+        for name in sorted(self.expansion.facts.results):
             source = self.expansion.source(name)
             found[name] = resting(source) if source.is_partial else source
         return found
@@ -146,25 +151,27 @@ class Lowered:
     @cached_property
     def digest(self) -> str:
         """A fingerprint of the graph and of everything that is done, in its order."""
-        found = blake2b(self.graph.hash.encode(), digest_size=16)
-        for block in self.blocks:
-            move = block.move
-            words = block.node if move is None else (move.tensor, str(move.target), block.hop)
-            found.update(repr(words).encode())
-        return found.hexdigest()
+        digest = blake2b(self.graph.hash.encode(), digest_size=16)
+        for action in self.actions:
+            name = action.block.name
+            words: object = name
+            if isinstance(name, Copy):
+                words = name.tensor, str(name.sharding), action.stage
+            digest.update(repr(words).encode())
+        return digest.hexdigest()
 
 
 class _Lowering:
-    """One rank's walk through all blocks."""
+    """One rank's walk through all actions."""
 
     def __init__(self, lowered: Lowered, rank: int) -> None:
         self.lowered, self.rank, self.x = lowered, rank, lowered.expansion
-        self.graph, self.site = lowered.graph, lowered.expansion.site
+        self.graph, self.facts = lowered.graph, lowered.expansion.facts
         self.instructions: list[Instruction] = []
         self.num_values = 0
         self.copies: dict[Copy, int] = {}
         self.hops: dict[tuple[Copy, int], int] = {}
-        self.shown: dict[tuple[str, Sharding], int] = {}
+        self.shown: dict[tuple[str, Copy], int] = {}
         self.inputs: dict[str, int] = {}
         self.homes: dict[str, Box] = {}
         self.under_way = UnderWay(lowered.slack)
@@ -176,8 +183,8 @@ class _Lowering:
                 value = self._new_value()
                 self.copies[Copy(name, home, 0)] = self.inputs[name] = value
                 self.homes[name] = self._box(name, home)
-        for number, block in enumerate(self.lowered.blocks):
-            self._block(block, number)
+        for number, action in enumerate(self.lowered.actions):
+            self._act(action, number)
         updates = {
             old: self._value(Copy(new, self.x.source(old), 0))
             for old, new in self.graph.updates.items()
@@ -186,7 +193,7 @@ class _Lowering:
         shardings = self.lowered.shardings
         results = {
             name: self._value(Copy(name, shardings[name], 0))
-            for name in sorted(self.site.results)
+            for name in sorted(self.facts.results)
             if self._is_in(shardings[name])
         }
         return Program(
@@ -201,43 +208,45 @@ class _Lowering:
             digest=self.lowered.digest,
         )
 
-    def _block(self, block: Block, number: int) -> None:
-        if block.node is not None:
-            if self.rank in self.x.placed[block.node].mesh.devices:
+    def _act(self, action: Action, number: int) -> None:
+        match action.block:
+            case Computation() as block:
+                if self.rank in block.placed.mesh.devices:
+                    self._wait(number)
+                    self._compute(block)
+            case Move():
                 self._wait(number)
-                self._node(block.node)
-        else:
-            assert block.move is not None
-            self._wait(number)
-            start = len(self.instructions)
-            for each in (*block.before, block):
-                assert each.move is not None
-                self._hop(each.move, each.hop, number)
-            if block.before:
-                self._go_together(start)
+                start = len(self.instructions)
+                for each in (*action.before, action):
+                    assert isinstance(each.block, Move)
+                    self._hop(each.block, each.stage, number)
+                if action.before:
+                    self._go_together(start)
+            case block:
+                raise TypeError(f"no instructions are known for {block}")
 
     def _wait(self, number: int) -> None:
-        """Wait for what should have ended when a block begins."""
+        """Wait for what should have ended when an action begins."""
         for late in self.under_way.overdue(self.lowered.begins[number]):
             self._emit(Wait(begun=late))
 
     # -- nodes ------------------------------------------------------------------------------------
 
-    def _node(self, i: int) -> None:
-        node, placed = self.graph.nodes[i], self.x.placed[i]
+    def _compute(self, block: Computation) -> None:
+        node = self.graph.nodes[block.node]
         values = [
-            None if name is None else self._read(name, self._needed(i, arg), i)
-            for arg, name in enumerate(node.inputs)
+            None if name is None or copy is None else self._show(name, copy)
+            for name, copy in zip(node.inputs, block.arguments, strict=True)
         ]
-        outputs = self._call(i, values)
-        for name, sharding, value in zip(node.outputs, placed.outputs, outputs, strict=True):
+        made = zip(node.outputs, block.placed.outputs, self._call(block.node, values), strict=True)
+        for name, sharding, value in made:
             self.copies[Copy(name, sharding, 0)] = value
 
     def _call(self, i: int, values: list[int | None]) -> tuple[int, ...]:
         """Emit a node's call on this rank's part."""
         node, placed = self.graph.nodes[i], self.x.placed[i]
         outputs = tuple(self._new_value() for _ in node.outputs)
-        types = self.site.types[i]
+        types = self.facts.types[i]
         if node.op == CONSTANT_OP:
             self._emit(
                 Constant(
@@ -284,25 +293,25 @@ class _Lowering:
                 number=i,
                 shape=types.outputs[0].shape,
                 box=as_box(tiling.outputs[0][part]),
+                is_random=is_random(self.graph, node),
                 alike=tuple(a for a, t in enumerate(call.types.inputs) if t == made),
-                by_element=self.site.writes_over[i],
+                by_element=self.facts.writes_over[i],
             )
         )
         return outputs
 
-    def _read(self, name: str, needed: Sharding, reader: int) -> int:
-        """The value of a tensor that a reader needs in a sharding; of a view perhaps made anew from the copy of what it shows."""
-        copy = self.x.reading(name, needed, reader)
+    def _show(self, name: str, copy: Copy) -> int:
+        """The value of a tensor; of a view perhaps made anew from a copy of what it shows."""
         if copy.tensor == name:
             return self._value(copy)
-        found = self.shown.get((name, needed))
-        if found is None:
-            view, output = self.site.producer[name]
-            viewed, arg = self.site.viewed(view)
+        value = self.shown.get((name, copy))
+        if value is None:
+            view, output = self.facts.producer[name]
+            viewed, arg = self.facts.viewed(view)
             values: list[int | None] = [None] * len(self.graph.nodes[view].inputs)
-            values[arg] = self._read(viewed, self._needed(view, arg), reader)
-            found = self.shown[name, needed] = self._call(view, values)[output]
-        return found
+            values[arg] = self._show(viewed, copy)
+            value = self.shown[name, copy] = self._call(view, values)[output]
+        return value
 
     # -- hops -------------------------------------------------------------------------------------
 
@@ -315,16 +324,16 @@ class _Lowering:
         output = self._new_value() if gets else None
         type = self.graph.tensors[move.tensor].type
         on = self.lowered.plan.cluster
-        order = self.site.order.get(move.tensor)
+        order = self.facts.order.get(move.tensor)
         what = lower_hop(hop, move.tensor, type, on, self.rank, value, output, number)
         self._emit(laid_out(what, order))
-        if hop.kind != "all_reduce":
+        if not hop.kind.in_place:
             ends = self.lowered.ends[number]
             self.under_way.begin(
                 len(self.instructions) - 1, output, self._held(hop, type, order), ends
             )
         if output is not None:
-            self.hops[Copy(move.tensor, move.target, move.turn), k] = output
+            self.hops[move.name, k] = output
 
     def _go_together(self, start: int) -> None:
         """Put the sums among the last instructions into one, behind what was cut for them."""
@@ -336,31 +345,35 @@ class _Lowering:
     def _on_way(self, move: Move, k: int) -> int:
         """The value before hop k of a move; after the last one for k beyond."""
         if k == 0:
-            return self._value(Copy(move.tensor, move.movement.source, 0))
-        copy, hop = Copy(move.tensor, move.target, move.turn), move.movement.hops[k - 1]
-        found = self.hops.get((copy, k - 1))
-        if found is None:
+            return self._value(move.source)
+        copy, hop = move.name, move.movement.hops[k - 1]
+        value = self.hops.get((copy, k - 1))
+        if value is None:
             assert hop.first == hop.end, f"{move.tensor}: {hop.kind} comes too late"
-            found = self.hops[copy, k - 1] = self._local_hop(move, k - 1)
-        return found
+            value = self.hops[copy, k - 1] = self._local_hop(move, k - 1)
+        return value
 
     def _local_hop(self, move: Move, k: int) -> int:
-        """A hop in which nobody lacks anything; who has nothing needs nothing of the tensor either."""
+        """A hop in which nobody lacks anything.
+
+        Who has nothing of the tensor needs nothing of it either.
+        """
         hop, type = move.movement.hops[k], self.graph.tensors[move.tensor].type
         if self._is_in(hop.source):
-            value, found = self._on_way(move, k), self._new_value()
-            self._emit(lower_slice(hop, type, self.rank, value, found))
+            value, result = self._on_way(move, k), self._new_value()
+            self._emit(lower_slice(hop, type, self.rank, value, result))
         else:
-            found, on = self._new_value(), self.lowered.plan.cluster
-            self._emit(lower_hop(hop, move.tensor, type, on, self.rank, None, found, tag=0))
-        return found
+            result, on = self._new_value(), self.lowered.plan.cluster
+            self._emit(lower_hop(hop, move.tensor, type, on, self.rank, None, result, tag=0))
+        return result
 
     def _value(self, copy: Copy) -> int:
-        found = self.copies.get(copy)
-        if found is None:
-            move = self.x.moves(copy.tensor)[copy.sharding, copy.turn]
-            found = self.copies[copy] = self._on_way(move, len(move.movement.hops))
-        return found
+        value = self.copies.get(copy)
+        if value is None:
+            move = self.lowered.blocks.maker(copy)
+            assert isinstance(move, Move), f"{copy} comes too late"
+            value = self.copies[copy] = self._on_way(move, len(move.movement.hops))
+        return value
 
     # -- places -----------------------------------------------------------------------------------
 
@@ -378,12 +391,12 @@ class _Lowering:
 
     def _held(self, hop: Hop, type: TensorType, order: Order) -> int:
         """What is held until a transfer has ended, besides its result."""
-        if hop.kind == "exchange":
-            copies = sum(self._part(local_bytes(s, type), s) for s in (hop.source, hop.target))
-        else:
+        if isinstance(hop.kind, transfers.GroupKind):
             copies = self._part(
                 staged_bytes(hop.kind, hop.source, hop.target, type, order), hop.source
             )
+        else:
+            copies = sum(self._part(local_bytes(s, type), s) for s in (hop.source, hop.target))
         return copies + self._part(local_bytes(hop.source, type), hop.source)
 
     def _part(self, numbers: NDArray[np.int64], sharding: Sharding) -> int:

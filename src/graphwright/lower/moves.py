@@ -1,7 +1,9 @@
 """One hop of a movement as one rank's instruction.
 
-all_gather       parts along a dim, in the order of the group      reduce_scatter   terms to parts along a dim
-all_reduce       terms to the whole                                all_to_all       an exchange within a group
+all_gather       parts along a dim, in the order of the group
+reduce_scatter   terms to parts along a dim
+all_reduce       terms to the whole
+all_to_all       an exchange within a group
 exchange         regions, message by message: halos, shifts, other devices
 slice            a region of what is there, or zero for terms of which another rank has the only one
 """
@@ -26,22 +28,19 @@ from graphwright.plans import (
     Split,
     as_box,
     boxes,
+    transfers,
 )
-from graphwright.tasks import Hop, Order, fetch
+from graphwright.tasks import Hop, Order, changed_axes, fetch
 
 
 def group_of(mesh: Mesh, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The ranks that differ from one in their places along some axes only, in the order of these axes."""
+    """The ranks that differ from one in their places along some axes only, in the order of these
+    axes.
+    """
     places = np.arange(len(mesh)).reshape(mesh.shape)
     here = list(np.unravel_index(mesh.devices.index(rank), mesh.shape))
     index = tuple(slice(None) if a in axes else here[a] for a in range(len(mesh.shape)))
     return tuple(mesh.devices[p] for p in places[index].reshape(-1).tolist())
-
-
-def changed_axes(hop: Hop) -> tuple[int, ...]:
-    """The axes along which a hop on one mesh changes something."""
-    pairs = zip(hop.source.placements, hop.target.placements, strict=True)
-    return tuple(a for a, (p, q) in enumerate(pairs) if p != q)
 
 
 def lower_hop(
@@ -55,36 +54,52 @@ def lower_hop(
     tag: int,
 ) -> Collective | Exchange:
     """What a rank does in a hop that transfers something."""
-    if hop.kind == "exchange":
+    if isinstance(hop.kind, transfers.Exchange):
         return _exchange(hop, tensor, type, cluster, rank, value, output, tag)
     assert value is not None and output is not None
     group = group_of(hop.source.mesh, changed_axes(hop), rank)
-    if hop.kind == "all_reduce":
-        reducer = hop.source.placements[changed_axes(hop)[0]]
-        assert isinstance(reducer, Partial)
-        return Collective(
-            kind="all_reduce", tensor=tensor, group=group, value=value, output=output,
-            reducer=reducer.reducer,
-        )  # fmt: skip
-    if hop.kind == "all_gather" and not hop.source.pieces:
-        dim = _dim_of(hop.source, changed_axes(hop)[0])
-        return Collective(
-            kind="all_gather", tensor=tensor, group=group, value=value, output=output, dim=dim,
-            sizes=_sizes(hop.source, type, group, dim),
-        )  # fmt: skip
-    if hop.kind == "reduce_scatter":
-        axis = changed_axes(hop)[0]
-        reducer, dim = hop.source.placements[axis], _dim_of(hop.target, axis)
-        assert isinstance(reducer, Partial)
-        return Collective(
-            kind="reduce_scatter", tensor=tensor, group=group, value=value, output=output, dim=dim,
-            reducer=reducer.reducer, sizes=_sizes(hop.target, type, group, dim),
-        )  # fmt: skip
+    if isinstance(hop.kind, transfers.CollectiveKind) and _nests(hop):
+        return _collective(hop.kind, hop, tensor, type, group, value, output)
     return _within(hop, tensor, type, rank, group, value, output, tag)
 
 
+def _nests(hop: Hop) -> bool:
+    """Whether the parts of a group lie side by side in what they are parts of; parts with halos
+    overlap.
+    """
+    return hop.kind.reduces or not hop.source.pieces
+
+
+def _collective(
+    kind: transfers.CollectiveKind,
+    hop: Hop,
+    tensor: str,
+    type: TensorType,
+    group: tuple[int, ...],
+    value: int,
+    output: int,
+) -> Collective:
+    """Along the axes that the hop changes: a reducer where there are terms, a dim and sizes where
+    there are parts.
+    """
+    axis = changed_axes(hop)[0]
+    before, after = hop.source.placements[axis], hop.target.placements[axis]
+    reducer = before.reducer if isinstance(before, Partial) else "sum"
+    dim, sizes = 0, tuple[int, ...]()
+    for sharding, placement in ((hop.source, before), (hop.target, after)):
+        if isinstance(placement, Split):
+            dim = placement.dim
+            sizes = _sizes(sharding, type, group, dim)
+    return Collective(
+        kind=kind, tensor=tensor, group=group, value=value, output=output, dim=dim,
+        reducer=reducer, sizes=sizes,
+    )  # fmt: skip
+
+
 def laid_out(what: Collective | Exchange, order: Order) -> Collective | Exchange:
-    """The same with the dims of values as they lie in memory: nothing is turned before it is sent, or after."""
+    """The same with the dims of values as they lie in memory: nothing is turned before it is sent,
+    or after.
+    """
     if order is None:
         return what
     if isinstance(what, Collective):
@@ -106,21 +121,17 @@ def laid_out(what: Collective | Exchange, order: Order) -> Collective | Exchange
 
 
 def lower_slice(hop: Hop, type: TensorType, rank: int, value: int, output: int) -> Cut:
-    """The part of what a rank has that it needs: of a slice, or of an exchange in which nobody lacks anything."""
+    """The part of what a rank has that it needs: of a slice, or of an exchange in which nobody
+    lacks anything.
+    """
     have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
     mesh = hop.target.mesh
     here = np.unravel_index(mesh.devices.index(rank), mesh.shape)
-    zero = hop.kind == "slice" and any(
+    zero = isinstance(hop.kind, transfers.Slice) and any(
         here[axis] > 0 and hop.target.placements[axis] == Partial("sum")
         for axis in changed_axes(hop)
     )
     return Cut(value=value, output=output, region=_relative(need, have), zero=zero)
-
-
-def _dim_of(sharding: Sharding, axis: int) -> int:
-    placement = sharding.placements[axis]
-    assert isinstance(placement, Split)
-    return placement.dim
 
 
 def _sizes(sharding: Sharding, type: TensorType, group: Sequence[int], dim: int) -> tuple[int, ...]:
@@ -151,7 +162,9 @@ def _within(
     output: int,
     tag: int,
 ) -> Exchange:
-    """Everybody in a group gets what it needs from those who have it, each region from the first who has."""
+    """Everybody in a group gets what it needs from those who have it, each region from the first
+    who has.
+    """
     have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
     sends: list[tuple[int, Box]] = []
     receives: list[tuple[int, Box]] = []

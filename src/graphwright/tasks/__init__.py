@@ -1,34 +1,52 @@
-"""From a graph, a plan and a cluster to the tasks that devices and links carry out (FlexFlow section 3.4.1).
+"""From a graph, a plan and a cluster to the tasks of devices and links (FlexFlow section 3.4.1).
 
-What is simulated is what runs: the task graph that `simulate` times is the one that programs are made from.
+What is simulated is what runs: programs are made from the blocks that `simulate` times.
 """
 
 from graphwright.ir import Graph, collection_paused
 from graphwright.plans import Plan, TaskGraph
-from graphwright.tasks.assemble import assemble, overwrite_pairs, pace_pairs
-from graphwright.tasks.compiled import compiled
-from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic
-from graphwright.tasks.expansion import (
-    Copy,
-    Expansion,
+from graphwright.tasks.assemble import assemble, assemble_blocks
+from graphwright.tasks.blocks import (
+    Block,
+    BlockName,
+    Blocks,
+    Computation,
     Move,
-    Movements,
-    compute_position,
-    key_base,
-    place_all,
-    place_node,
-    resting,
+    Origin,
+    blocks,
+    find_moves,
 )
-from graphwright.tasks.movement import Hop, Movement, common_places, join_on_device
+from graphwright.tasks.compiled import compiled, inlined, unowned
+from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic
+from graphwright.tasks.expansion import Copy, Expansion, place_all, place_node, resting
+from graphwright.tasks.graph_facts import GraphFacts
+from graphwright.tasks.movement import Movement, Tasks
 from graphwright.tasks.placing import Placed, place
-from graphwright.tasks.reshard import Resharding, gather_then_slice, reshard
-from graphwright.tasks.site import Site
-from graphwright.tasks.staging import Order, staged_bytes
-from graphwright.tasks.steps import Fetches, Step, Stepper, Transfer, fetch
-from graphwright.tasks.traffic import all_pairs, rings
+from graphwright.tasks.resharding import (
+    SENDS_PER_DEVICE,
+    Fetches,
+    Hop,
+    Order,
+    PricedHop,
+    Pricer,
+    Resharding,
+    Tariff,
+    Transfer,
+    changed_axes,
+    fetch,
+    gather_then_slice,
+    groups_of,
+    paths,
+    reshard,
+    rings,
+    staged_bytes,
+    states,
+    tariff_of,
+)
+from graphwright.tasks.templates import Templates
 
 
 def expand(graph: Graph, plan: Plan, costs: Costs) -> TaskGraph:
     """The task graph of a graph under a plan, on the plan's cluster, with durations by `costs`."""
     with collection_paused():
-        return assemble(Expansion(Site(graph), plan, costs))
+        return assemble(Expansion(GraphFacts(graph), plan, costs))

@@ -1,12 +1,18 @@
 """Compile a function over arrays to machine code, and keep the code on disk where that is possible.
 
-Numba compiles a kept function again when its own file has changed, and does not see changes in what it calls from
-other files. So the folder that the code is kept in is named after the contents of all files with compiled functions:
+Numba compiles a kept function again when its own file has changed, and does not see changes in what
+it calls from other files. So the folder that the code is kept in is named after the contents of all
+files with compiled functions:
 
     <package>/__pycache__/kernels-<digest>     or, where the package is read-only,
     <user's cache>/graphwright/kernels-<digest>
 
-A change of one of them begins a new folder. Where neither can be written, every process compiles anew.
+A change of one of them begins a new folder. Where neither can be written, every process compiles
+anew.
+
+Numba counts the references to every array that is handed to a function or taken out of a record,
+atomically, which takes longer than many a small function's work. So a kernel of many functions has
+one that is `compiled`, which makes its records `unowned`, and others that are `inlined` into it.
 """
 
 from __future__ import annotations
@@ -22,9 +28,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
+Arrays = TypeVar("Arrays")
 Function = TypeVar("Function", bound=Callable[..., object])
 _CONFIG: Any = numba.config
+_CODE: Any = cgutils
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -32,7 +42,41 @@ def compiled(function: Function) -> Function:
     """Machine code for a function; it runs without the interpreter's lock, and checks no bounds."""
     folder = kernel_folder()
     with _keeping_in(folder):
-        return cast(Function, numba.njit(cache=folder is not None, nogil=True)(function))
+        try:
+            return cast(Function, numba.njit(cache=folder is not None, nogil=True)(function))
+        except RuntimeError:  # "no locator available": its source is in no file
+            return cast(Function, numba.njit(nogil=True)(function))
+
+
+def inlined(function: Function) -> Function:
+    """A function that becomes part of the machine code of each that calls it."""
+    return cast(Function, numba.njit(nogil=True, forceinline=True)(function))
+
+
+def _unowned(context: Any, arrays: Any) -> Any:
+    def disown(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            array = context.make_array(kind)(context, builder, value)
+            array.meminfo = _CODE.get_null_value(array.meminfo.type)
+            return array._getvalue()
+        if isinstance(kind, types.BaseTuple):
+            kinds: Any = kind
+            for at, inner in enumerate(kinds):
+                part = disown(context, builder, inner, builder.extract_value(value, at))
+                value = builder.insert_value(value, part, at)
+        return value
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return disown(context, builder, signature.args[0], values[0])
+
+    return arrays(arrays), codegen
+
+
+unowned = cast(Callable[[Arrays], Arrays], intrinsic(_unowned))
+"""In a compiled function: an array or a named tuple of arrays, without a count of references.
+
+Whoever called the function has to hold them while it runs, and it must not return them.
+"""
 
 
 @cache
@@ -58,7 +102,7 @@ def kernel_digest(package: Path) -> str:
     digest = blake2b(digest_size=8)
     for path in sorted(package.rglob("*.py")):
         source = path.read_bytes()
-        if b"@compiled" in source:
+        if b"@compiled" in source or b"@inlined" in source:
             digest.update(source)
     return digest.hexdigest()
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from graphwright.describe import Types
 from graphwright.ir import Attr
 from graphwright.machine import Cluster, Device
+from graphwright.plans import transfers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,7 +26,7 @@ class Traffic:
     """
 
     cluster: Cluster
-    kind: str
+    kind: transfers.TransferKind
     nbytes: int
     spans: tuple[int, ...]
     contenders: int
@@ -37,7 +38,7 @@ class Traffic:
 class Costs(Protocol):
     """Seconds for what the tasks do.
 
-    A model that knows measurements has `formulas`, another one that does not: by that the steps between two shardings are chosen, so that what is
+    A model that knows measurements has `formulas`, another one that does not: by that the hops between two shardings are chosen, so that what is
     simulated on one machine is what runs on all.
     """
 
@@ -46,7 +47,7 @@ class Costs(Protocol):
         ...
 
     def communicate(self, traffic: Traffic) -> float:
-        """Seconds from the start to the end of a step's transfers."""
+        """Seconds from the start to the end of a hop's transfers."""
         ...
 
 
@@ -70,8 +71,11 @@ class Pooled:
         return self.costs.compute(op, attrs, types, device)
 
     def communicate(self, traffic: Traffic) -> float:
-        """Seconds from the start to the end of a step's transfers."""
-        if traffic.kind != "all_reduce" or not 0 < traffic.nbytes <= BUCKET_BYTES // 2:
+        """Seconds from the start to the end of a hop's transfers."""
+        if (
+            not isinstance(traffic.kind, transfers.AllReduce)
+            or not 0 < traffic.nbytes <= BUCKET_BYTES // 2
+        ):
             return self.costs.communicate(traffic)
         times = BUCKET_BYTES // traffic.nbytes
         bucket = replace(

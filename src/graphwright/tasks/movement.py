@@ -1,62 +1,68 @@
 """A resharding as tasks: the template that every tensor of one type and the same two shardings shares.
 
     reads    (source place, task)      the task waits until the device has the tensor as it was
-    edges    (task, task)              the steps follow each other
+    edges    (task, task)              the hops follow each other
     gives    (target place, task)      the device has the tensor as it is needed when the task is done
     keeps    (source, target place)    ... and when it had it before: what it needs is, in part, its own
 
-Places are those of devices in the mesh of the source and of the target. Each step but the in-place ones makes a new buffer on every
+Places are those of devices in the mesh of the source and of the target. Each hop but the in-place ones makes a new buffer on every
 device that it gives something to, and there are copies while a transfer is under way (`staging`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
-from graphwright.plans import KINDS, Mesh, Sharding, device_array, local_bytes
-from graphwright.tasks.reshard import Resharding
-from graphwright.tasks.steps import Step, Transfer
+from graphwright.plans import Mesh, Sharding, device_array, local_bytes, transfers
+from graphwright.tasks.resharding import Hop, PricedHop, Transfer
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 EXTERNAL = -1
-_KIND = {name: number for number, name in enumerate(KINDS)}
-
-
-class Hop(NamedTuple):
-    """One step on the way: its tasks are those from `first` to before `end`, none for a slice."""
-
-    kind: str
-    source: Sharding
-    target: Sharding
-    first: int
-    end: int
+_NUMBER = {kind: number for number, kind in enumerate(transfers.TRANSFERS, start=1)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Movement:
-    """The tasks of a resharding, numbered from 0.
+class Tasks:
+    """The tasks of a block, numbered from 0: what each takes, on which device or links.
 
-    `buffer_*` are its buffers, `source_uses` the (source place, task) that read the source's own memory. `result` is, for every target
-    place, the buffer that holds the result, or EXTERNAL where the source's memory at `result_place` does.
+    `device` is -1 for what no single device does; task i occupies
+    resource[resource_ptr[i] : resource_ptr[i + 1]], with `load` bytes on each.
+    """
+
+    kind: NDArray[np.uint8]
+    duration: Longs
+    device: Ints
+    nbytes: Longs
+    resource_ptr: Longs
+    resource: Ints
+    load: Longs
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self.duration)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Movement(Tasks):
+    """The tasks of a resharding.
+
+    `buffer_*` are its buffers, `source_uses` the (source place, task) that read the source's own
+    memory. `result` is, for every target place, the buffer that holds the result, or EXTERNAL where
+    the source's memory at `result_place` does.
     """
 
     source: Sharding
     target: Sharding
     hops: tuple[Hop, ...]
-    kind: NDArray[np.uint8]
-    duration: Longs
-    nbytes: Longs
-    resource_ptr: Longs
-    resource: Ints
-    load: Longs
     reads: tuple[Ints, Ints]
     edges: tuple[Ints, Ints]
     gives: tuple[Ints, Ints]
@@ -69,19 +75,17 @@ class Movement:
     result: Ints
     result_place: Ints
 
-    @property
-    def num_tasks(self) -> int:
-        return len(self.duration)
-
 
 def picoseconds(seconds: float) -> int:
     """Whole picoseconds, so that sums of times are exact."""
     return round(seconds * PICOSECONDS)
 
 
-def movement(found: Resharding, type: TensorType, source: Sharding, target: Sharding) -> Movement:
+def movement(
+    hops: Sequence[PricedHop], type: TensorType, source: Sharding, target: Sharding
+) -> Movement:
     """Lay out the tasks of a resharding."""
-    return _Layout(type, source, target).lay_out(found.steps)
+    return _Layout(type, source, target).lay_out(hops)
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +122,7 @@ def join_on_device(ready: tuple[Ints, Ints], readers: tuple[Ints, Ints]) -> tupl
 
 
 class _Layout:
-    """Walks through the steps, keeping which tasks and which buffer each device's copy comes from."""
+    """Walks through the hops, keeping which tasks and which buffer each device's copy comes from."""
 
     def __init__(self, type: TensorType, source: Sharding, target: Sharding) -> None:
         self.type, self.source, self.target = type, source, target
@@ -137,13 +141,13 @@ class _Layout:
         self.buffers: list[tuple[Ints, Longs]] = []
         self.num_buffers = 0
 
-    def lay_out(self, steps: tuple[Step, ...]) -> Movement:
+    def lay_out(self, path: Sequence[PricedHop]) -> Movement:
         hops = []
-        for step in steps:
-            transfers, first = step.transfers(), len(self.durations)
-            if transfers:
-                self._step(step, transfers)
-            hops.append(Hop(step.kind, step.source, step.target, first, len(self.durations)))
+        for priced in path:
+            made, first = priced.transfers(), len(self.durations)
+            if made:
+                self._hop(priced, made)
+            hops.append(priced.hop._replace(first=first, end=len(self.durations)))
         devices, tasks = self.ready
         at_source, at_target = (
             places(self.source.mesh, self.size),
@@ -160,6 +164,7 @@ class _Layout:
             hops=tuple(hops),
             kind=np.array(self.kinds, dtype=np.uint8),
             duration=np.array(self.durations, dtype=np.int64),
+            device=np.full(len(self.durations), -1, dtype=np.int32),
             nbytes=np.array(self.nbytes, dtype=np.int64),
             resource_ptr=np.cumsum([0, *counts], dtype=np.int64),
             resource=_flat(self.links, np.int32),
@@ -177,13 +182,13 @@ class _Layout:
             result_place=at_source[device_array(self.target.mesh)],
         )
 
-    def _step(self, step: Step, transfers: tuple[Transfer, ...]) -> None:
+    def _hop(self, priced: PricedHop, made: tuple[Transfer, ...]) -> None:
         first = len(self.durations)
-        numbers = range(first, first + len(transfers))
-        readers = _pairs([t.reads for t in transfers], numbers)
-        givers = _pairs([t.gives for t in transfers], numbers)
-        for transfer in transfers:
-            self.kinds.append(_KIND[transfer.kind])
+        numbers = range(first, first + len(made))
+        readers = _pairs([t.reads for t in made], numbers)
+        givers = _pairs([t.gives for t in made], numbers)
+        for transfer in made:
+            self.kinds.append(_NUMBER[transfer.kind])
             self.durations.append(picoseconds(transfer.seconds))
             self.nbytes.append(transfer.nbytes)
             self.links.append(transfer.links)
@@ -198,8 +203,8 @@ class _Layout:
         buffered = held != EXTERNAL
         self.pairs["uses"].append((held[buffered], readers[1][buffered]))
         self.pairs["source_uses"].append((devices[~buffered], readers[1][~buffered]))
-        self._settle(step, givers)
-        for number, transfer in zip(numbers, transfers, strict=True):
+        self._settle(priced, givers)
+        for number, transfer in zip(numbers, made, strict=True):
             self._stage(number, transfer)
 
     def _stage(self, task: int, transfer: Transfer) -> None:
@@ -211,18 +216,19 @@ class _Layout:
         self.num_buffers += len(made)
         self.pairs["births"].append((buffers, np.full(len(made), task, dtype=np.int32)))
 
-    def _settle(self, step: Step, givers: tuple[Ints, Ints]) -> None:
-        """After the step: who waits for what, and where each copy is."""
+    def _settle(self, priced: PricedHop, givers: tuple[Ints, Ints]) -> None:
+        """After the hop: who waits for what, and where each copy is."""
         devices, tasks = self.ready
-        still = np.isin(devices, step.keeps)
+        still = np.isin(devices, priced.keeps)
         self.ready = (
             np.concatenate([devices[still], givers[0]]),
             np.concatenate([tasks[still], givers[1]]),
         )
-        if step.kind == "all_reduce":
-            return  # in place
-        mesh = device_array(step.target.mesh)
-        sizes = local_bytes(step.target, self.type)
+        hop = priced.hop
+        if hop.kind.in_place:
+            return
+        mesh = device_array(hop.target.mesh)
+        sizes = local_bytes(hop.target, self.type)
         receives = np.isin(mesh, givers[0])
         made = mesh[receives]
         numbers = np.arange(self.num_buffers, self.num_buffers + len(made), dtype=np.int32)

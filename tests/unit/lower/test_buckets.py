@@ -10,9 +10,9 @@ from graphwright.lower.buckets import fill_buckets
 from graphwright.lower.order import find_waits
 from graphwright.machine import cluster
 from graphwright.partition import BASELINES, data_parallel, random_plan
-from graphwright.plans import Together
+from graphwright.plans import Together, transfers
 from graphwright.simulate import CostModel, schedule
-from graphwright.tasks import BUCKET_BYTES, Expansion, Site, assemble
+from graphwright.tasks import BUCKET_BYTES, Expansion, GraphFacts, assemble_blocks, blocks
 from random_plans import zoo_graph
 
 COSTS = CostModel(measured=False)
@@ -20,16 +20,19 @@ TWO = cluster("local:2")
 
 
 def found_waits(graph, plan):
-    x = Expansion(Site(graph), plan, COSTS)
-    tasks = assemble(x)
-    return x, find_waits(x, tasks, schedule(tasks), small=0.0)
+    x = Expansion(GraphFacts(graph), plan, COSTS)
+    all_blocks = blocks(x)
+    tasks = assemble_blocks(all_blocks)
+    return x, find_waits(all_blocks, tasks, schedule(tasks), small=0.0)
 
 
 def sums(lowered):
     """The buckets of a program, and the sums that go by themselves, by the tensors that they add up."""
     program = lowered.program(0)
     together = [[s.tensor for s in i.sums] for i in program.instructions if type(i) is Together]
-    alone = [i.tensor for i in program.instructions if getattr(i, "kind", None) == "all_reduce"]
+    alone = [
+        i.tensor for i in program.instructions if getattr(i, "kind", None) == transfers.AllReduce()
+    ]
     return together, alone
 
 
@@ -71,16 +74,13 @@ def test_no_bucket_waits_for_itself(name, how):
     x, waits = found_waits(graph, plan)
     joined = fill_buckets(x, waits)
     order = joined.order()  # would not end, or leave some out
-    inside = [b for at in order for b in (*joined.blocks[at].before, joined.blocks[at])]
-    assert len(inside) == len(waits.blocks)
+    inside = [a for at in order for a in (*joined.actions[at].before, joined.actions[at])]
+    assert len(inside) == len(waits.actions)
     place = {}
     for at, number in enumerate(order):
-        block = joined.blocks[number]
-        for each in (*block.before, block):
-            place[each.node, id(each.move), each.hop] = at
+        action = joined.actions[number]
+        for each in (*action.before, action):
+            place[each.block.name, each.stage] = at
     for source, target in zip(waits.sources.tolist(), waits.targets.tolist(), strict=True):
-        before, after = waits.blocks[source], waits.blocks[target]
-        assert (
-            place[before.node, id(before.move), before.hop]
-            < place[after.node, id(after.move), after.hop]
-        )
+        before, after = waits.actions[source], waits.actions[target]
+        assert place[before.block.name, before.stage] < place[after.block.name, after.stage]

@@ -5,13 +5,12 @@ import torch
 
 from graphwright.ir import GraphBuilder, Phase, Role, TensorType
 from graphwright.lower import lower
-from graphwright.lower.order import Block
 from graphwright.machine import cluster
 from graphwright.partition import BASELINES, random_plan
-from graphwright.plans import Mesh, Strategy, make_plan, on_one
+from graphwright.plans import Mesh, Strategy, make_plan, on_one, verify_programs
 from graphwright.simulate import CostModel, schedule
-from graphwright.tasks import Expansion, Site, assemble
-from programs import check_meetings, meets, programs_of
+from graphwright.tasks import Computation, Expansion, GraphFacts, assemble, find_moves
+from programs import meets, programs_of
 from random_plans import any_plan, chain, zoo_graph
 from threads import largest_difference
 
@@ -21,12 +20,13 @@ FOUR = cluster("local:4")
 
 def positions(lowered):
     """Where each node, and each hop of a tensor's moves, stands in the order."""
-    nodes = {b.node: at for at, b in enumerate(lowered.blocks) if b.node is not None}
-    hops = {}
-    for at, block in enumerate(lowered.blocks):
-        for b in (*block.before, block):  # small sums go together
-            if b.move is not None:
-                hops[b.move.tensor, b.move.target, b.move.turn, b.hop] = at
+    nodes, hops = {}, {}
+    for at, action in enumerate(lowered.actions):
+        for each in (*action.before, action):  # small sums go together
+            if isinstance(each.block, Computation):
+                nodes[each.block.node] = at
+            else:
+                hops[*each.block.name, each.stage] = at
     return nodes, hops
 
 
@@ -37,7 +37,7 @@ def test_any_two_ranks_meet_in_the_same_order(name, how, count):
     graph, on = zoo_graph(name), cluster(f"local:{count}")
     plan = random_plan(graph, on, 1) if how == "random" else BASELINES[how](graph, on)
     programs = programs_of(lower(graph, plan, costs=COSTS))
-    check_meetings(programs)
+    verify_programs(programs)
     met = sum(len(meets(a, b.rank)) for a in programs for b in programs if a is not b)
     assert (met == 0) == (how == "replicate")
 
@@ -47,13 +47,13 @@ def test_every_node_and_every_transferring_hop_stands_once():
     lowered = lower(graph, random_plan(graph, FOUR, 3), costs=COSTS)
     nodes, hops = positions(lowered)
     assert sorted(nodes) == list(range(len(graph.nodes)))
-    joined = sum(len(b.before) for b in lowered.blocks)
-    assert len(nodes) + len(hops) == len(lowered.blocks) + joined
+    joined = sum(len(a.before) for a in lowered.actions)
+    assert len(nodes) + len(hops) == len(lowered.actions) + joined
     x = lowered.expansion
     wanted = {
-        (name, target, turn, k)
+        (*move.name, k)
         for name in graph.tensors
-        for (target, turn), move in x.moves(name).items()
+        for move in find_moves(x, name)
         for k, hop in enumerate(move.movement.hops)
         if hop.end > hop.first
     }
@@ -68,14 +68,12 @@ def test_nothing_stands_before_what_it_reads():
     num_read = 0
     for i, node in enumerate(graph.nodes):
         for arg, name in enumerate(node.inputs):
-            if name in x.site.producer:
-                assert nodes[x.site.producer[name][0]] < nodes[i]
+            if name in x.facts.producer:
+                assert nodes[x.facts.producer[name][0]] < nodes[i]
             needed = x.placed[i].inputs[arg]
-            move = None if name is None else x.moves(name).get((needed, 0))
-            for k in range(len(move.movement.hops) if move else 0):
-                if (name, needed, 0, k) in hops:
-                    assert hops[name, needed, 0, k] < nodes[i]
-                    num_read += 1
+            for hop in [h for h in hops if h[:3] == (name, needed, 0)]:
+                assert hops[hop] < nodes[i]
+                num_read += 1
     assert num_read > 10
 
 
@@ -83,10 +81,10 @@ def test_the_order_is_that_of_the_simulation():
     """Where nothing waits for anything else, blocks stand by the time at which they begin."""
     graph = chain(6)
     plan = make_plan(graph, FOUR, {})
-    tasks = assemble(Expansion(Site(graph), plan, COSTS))
+    tasks = assemble(Expansion(GraphFacts(graph), plan, COSTS))
     start = schedule(tasks).start
     lowered = lower(graph, plan, costs=COSTS)
-    assert lowered.blocks == [Block(node=i) for i in range(6)]
+    assert [action.block.name for action in lowered.actions] == list(range(6))
     assert sorted(start.tolist()) == start.tolist()
 
 
@@ -101,7 +99,9 @@ def test_what_is_ready_first_runs_first():
     graph = build.build(["late", "early"])
     strategies = {"far": on_one(1), "late": on_one(0), "early": on_one(0)}
     lowered = lower(graph, make_plan(graph, cluster("local:2"), strategies), costs=COSTS)
-    order = [graph.nodes[b.node].name for b in lowered.blocks if b.node is not None]
+    order = [
+        graph.nodes[a.block.node].name for a in lowered.actions if isinstance(a.block, Computation)
+    ]
     assert order.index("early") < order.index("late")
 
 
@@ -128,10 +128,10 @@ def test_who_lacks_nothing_still_comes_after_the_exchange():
     plan = make_plan(graph, FOUR, strategies, keep={"y": "after"})
     lowered = lower(graph, plan, costs=COSTS)
     x, (nodes, hops) = lowered.expansion, positions(lowered)
-    again = [move for (_, turn), move in x.moves("y").items() if turn]
+    again = [move for move in find_moves(x, "y") if move.turn]
     assert [m.movement.num_tasks for m in again] == [0]
     (exchange,) = [at for (tensor, *_), at in hops.items() if tensor == "y"]
-    assert exchange < nodes[x.site.position["late"]]
+    assert exchange < nodes[x.facts.position["late"]]
     values = {
         "x": torch.randn(8, 8, dtype=torch.float64),
         "big": torch.randn(512, 512, dtype=torch.float64),
@@ -147,10 +147,7 @@ def test_one_order_whatever_asks_for_it():
     first, second = (lower(graph, plan, costs=COSTS) for _ in range(2))
 
     def words(lowered):
-        return [
-            b.node if b.move is None else (b.move.tensor, b.move.target, b.move.turn, b.hop)
-            for b in lowered.blocks
-        ]
+        return [(action.block.name, action.stage) for action in lowered.actions]
 
     assert words(first) == words(second)
 

@@ -10,7 +10,7 @@ from graphwright.machine import Store, cluster
 from graphwright.partition import data_parallel
 from graphwright.plans import Partial, Replicated, Sharding, whole_mesh
 from graphwright.simulate import CostModel, record_collectives, simulate
-from graphwright.tasks import BUCKET_BYTES, Movements, reshard
+from graphwright.tasks import BUCKET_BYTES, Templates, reshard
 from random_plans import zoo_graph
 
 LOCAL = cluster("local:2")
@@ -21,7 +21,7 @@ TERMS = Sharding(whole_mesh(LOCAL), (Partial(),))
 
 def seconds(on, nbytes, pooled):
     type = TensorType((nbytes // 4,), "float32")
-    return Movements(on, FORMULAS).movement(type, TERMS, SUMMED, pooled).duration.sum() / 1e12
+    return Templates(on, FORMULAS).movement(type, TERMS, SUMMED, pooled).duration.sum() / 1e12
 
 
 def test_a_small_gradient_takes_its_share_of_a_bucket():
@@ -55,5 +55,5 @@ def test_ways_are_chosen_by_formulas_and_priced_by_measurements(tmp_path: Path):
     type = TensorType((1 << 16,), "float32")
     expected = reshard(LOCAL, FORMULAS, type, TERMS, SUMMED)
     found = reshard(LOCAL, CostModel(store), type, TERMS, SUMMED)
-    assert [step.kind for step in found.steps] == [step.kind for step in expected.steps]
+    assert [p.hop for p in found.hops] == [p.hop for p in expected.hops]
     assert found.seconds == pytest.approx(100.0, rel=0.5)

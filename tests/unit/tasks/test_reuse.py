@@ -14,7 +14,7 @@ from graphwright.machine import Cluster, Device, Level
 from graphwright.partition import data_parallel
 from graphwright.plans import Sharding, Strategy, make_plan, on_one, whole_mesh
 from graphwright.simulate import CostModel, Incremental, simulate
-from graphwright.tasks import Expansion, Site
+from graphwright.tasks import Expansion, GraphFacts, find_moves
 
 COSTS = CostModel(measured=False)
 SIDE = 512
@@ -272,9 +272,11 @@ def test_inference_has_nothing_to_keep():
     nodes = tuple(replace(node, phase=Phase.FORWARD) for node in graph.nodes)
     graph = replace(graph, nodes=nodes)
     x = Expansion(
-        Site(graph), make_plan(graph, TWO, strategies, keep={"a": "after", "b": "before"}), COSTS
+        GraphFacts(graph),
+        make_plan(graph, TWO, strategies, keep={"a": "after", "b": "before"}),
+        COSTS,
     )
-    assert all(not turn for name in graph.tensors for _, turn in x.moves(name))
+    assert all(not move.turn for name in graph.tensors for move in find_moves(x, name))
 
 
 def test_proposals_of_what_is_kept():

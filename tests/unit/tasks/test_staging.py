@@ -8,7 +8,8 @@ from graphwright.ir import TensorType
 from graphwright.machine import cluster
 from graphwright.plans import Sharding, parse_placement, whole_mesh
 from graphwright.run.program.regions import window
-from graphwright.tasks.staging import in_one_piece, staged_bytes
+from graphwright.tasks.resharding.staging import in_one_piece, staged_bytes
+from reshardings import KINDS
 
 MATRIX = TensorType((8, 6), "float32")
 WHOLE = 8 * 6 * 4
@@ -40,7 +41,7 @@ def test_one_piece_is_what_pytorch_calls_contiguous():
 def test_copies_of_a_collective(kind, source, target, expected):
     mesh = whole_mesh(cluster("local:2"))
     before, after = (Sharding(mesh, (parse_placement(word),)) for word in (source, target))
-    assert staged_bytes(kind, before, after, MATRIX).tolist() == [expected] * 2
+    assert staged_bytes(KINDS[kind], before, after, MATRIX).tolist() == [expected] * 2
 
 
 @pytest.mark.parametrize(
@@ -50,4 +51,4 @@ def test_copies_of_a_collective(kind, source, target, expected):
 def test_columns_of_a_transposed_matrix_are_rows_in_memory(kind, source, target, expected):
     mesh = whole_mesh(cluster("local:2"))
     before, after = (Sharding(mesh, (parse_placement(word),)) for word in (source, target))
-    assert staged_bytes(kind, before, after, MATRIX, (1, 0)).tolist() == [expected] * 2
+    assert staged_bytes(KINDS[kind], before, after, MATRIX, (1, 0)).tolist() == [expected] * 2

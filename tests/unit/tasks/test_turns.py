@@ -8,7 +8,7 @@ from graphwright.ir import Phase
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
 from graphwright.simulate import CostModel, simulate
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 
 @pytest.fixture(scope="module")
@@ -21,29 +21,29 @@ def graph():
 
 def test_what_a_gradient_makes_of_forward_results_waits(graph):
     """A layer norm's gradient normalizes its input again: from what the forward pass has made, but not during it."""
-    site = Site(graph)
+    facts = GraphFacts(graph)
     early = [
         i
         for i, node in enumerate(graph.nodes)
         if node.phase is Phase.BACKWARD
-        and not site.is_view[i]
+        and not facts.is_view[i]
         and node.inputs
-        and not any(n in site.producer and site.late[site.producer[n][0]] for n in node.inputs)
+        and not any(n in facts.producer and facts.late[facts.producer[n][0]] for n in node.inputs)
         and graph.tensors[node.outputs[0]].type.rank > 0
     ]
     assert len(early) > 2
-    first = next(i for i in early if i not in site.turns)
-    assert all(site.late[max(site.turns[i])] for i in early if i != first)
+    first = next(i for i in early if i not in facts.turns)
+    assert all(facts.late[max(facts.turns[i])] for i in early if i != first)
 
 
 def test_memory_of_what_waits_is_free_during_the_forward_pass(graph):
     """Nothing but single numbers and the beginning of the backward pass is made before the last layer's forward operator ends."""
-    on, site = cluster("local:2"), Site(graph)
+    on, facts = cluster("local:2"), GraphFacts(graph)
     step = simulate(graph, data_parallel(graph, on), costs=CostModel(measured=False))
-    tasks, last = step.tasks, site.position["mm_2"]
+    tasks, last = step.tasks, facts.position["mm_2"]
     done = step.schedule.end[(tasks.kind == 0) & (tasks.node == last)].max()
     for task in range(len(tasks)):
         node = graph.nodes[tasks.node[task]]
-        if tasks.kind[task] == 0 and tasks.duration[task] and site.late[tasks.node[task]]:
+        if tasks.kind[task] == 0 and tasks.duration[task] and facts.late[tasks.node[task]]:
             small = graph.tensors[node.outputs[0]].type.rank == 0
             assert small or step.schedule.start[task] >= done, node

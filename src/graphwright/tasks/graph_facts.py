@@ -1,4 +1,11 @@
-"""What the graph itself says, whatever the plan: readers, producers, views, and who waits for whom without reading."""
+"""Facts of a graph that hold whatever the plan, worked out once.
+
+producer, readers      who makes a tensor, who reads it
+is_view, root, family  what lies in the memory of what
+replaces, writer       which input a tensor is the new value of, and who writes it
+late, pacemaker        which nodes are behind the forward pass; after whom inputs are fetched
+turns                  who waits for whom without reading anything from it
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,7 @@ from graphwright.ir import CONSTANT_OP, Attrs, Graph, Phase, Role
 from graphwright.plans import CATEGORIES
 
 PREFETCH = 8
-"""What has to be moved and is not urgent is fetched when the device has come this close, in nodes that compute, to its first reader."""
+"""What is moved and not urgent is fetched so many computing nodes before its first reader."""
 
 _LOOKAHEAD = 8
 """How many readers in a row are asked what a node without a cause is for."""
@@ -21,8 +28,8 @@ _ROLES = {
 }
 
 
-class Site:
-    """What the graph itself says, worked out once: readers, producers, views, categories of memory."""
+class GraphFacts:
+    """What holds for a graph under every plan."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -82,21 +89,27 @@ class Site:
         return self.is_view[node] and self.viewed(node) == (name, arg)
 
     def is_resident(self, name: str) -> bool:
-        """Whether a tensor is an input of the graph, or a view of one: there before anything has been computed."""
+        """Whether a tensor is an input of the graph or a view of one: there from the beginning."""
         return self.root[name] not in self.producer
 
     def is_gathered(self, name: str) -> bool:
-        """Whether a tensor is a gradient that updates alone read, so that it may wait for others and be moved together with them."""
+        """Whether a tensor is a gradient that updates alone read.
+
+        It may then wait for others and be moved together with them.
+        """
         return name in self._gathered
 
     def writer(self, name: str) -> int | None:
-        """The node that makes the new value of an input, which is written to where the old one, and a view of it, is."""
+        """The node that writes a new value to where an input, or a view of it, is."""
         new = self.graph.updates.get(self.root[name])
         made = None if new is None else self.producer.get(new)
         return None if made is None else made[0]
 
     def _orders(self) -> dict[str, tuple[int, ...]]:
-        """Of every tensor that lies in memory otherwise than in the order of its dims, its dims from the outermost inwards: of what is permuted nothing is moved."""
+        """The dims, outermost first, of tensors that lie in memory in another order than theirs.
+
+        Permuting moves nothing.
+        """
         found: dict[str, tuple[int, ...]] = {}
         for node, attrs in zip(self.graph.nodes, self.attrs, strict=True):
             if node.op == "aten.permute" and node.inputs[0] is not None:
@@ -108,7 +121,7 @@ class Site:
         return found
 
     def _families(self) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-        """What every tensor is, through any number of views, a view of, if not itself; and all that share such a root."""
+        """What every tensor is a view of, if not itself; and all that share such a root."""
         root = {name: name for name in self.graph.tensors}
         for i, node in enumerate(self.graph.nodes):
             if self.is_view[i]:
@@ -122,8 +135,9 @@ class Site:
     def _turns(self) -> dict[int, tuple[int, ...]]:
         """Nodes that wait for others without reading what they make, device by device.
 
-        Those that would be ready at once wait for what they are joined with; a micro-batch waits for the one before it; and who writes a
-        new value waits for the readers of the old, and of views of it.
+        Those that would be ready at once wait for what they are joined with; a micro-batch waits
+        for the one before it; and who writes a new value waits for the readers of the old, and of
+        views of it.
         """
         found: dict[int, list[int]] = {
             after: [before] for after, before in (self._unprompted() | self._returning()).items()
@@ -145,7 +159,7 @@ class Site:
         return CATEGORIES.index(_ROLES.get(tensor.role, "activation"))
 
     def _computing_before(self) -> list[tuple[int, ...]]:
-        """For every node, the last PREFETCH nodes before it that compute something from something."""
+        """For every node, the last PREFETCH nodes before it that compute from something."""
         recent: tuple[int, ...] = ()
         found: list[tuple[int, ...]] = []
         for i, node in enumerate(self.graph.nodes):
@@ -155,7 +169,11 @@ class Site:
         return found
 
     def _prompted(self) -> set[str]:
-        """What cannot be made before its time: forward what depends on the data of the step, later what depends on the beginning of that."""
+        """What cannot be made before its time.
+
+        Forward that is what depends on the data of the step, later what depends on the first of
+        the late nodes that does.
+        """
         given = {n for n in self.graph.inputs if self.graph.tensors[n].role is Role.INPUT}
         begun = False
         for i, node in enumerate(self.graph.nodes):
@@ -170,10 +188,11 @@ class Site:
         return given - set(self.graph.inputs)
 
     def _unprompted(self) -> dict[int, int]:
-        """Nodes that nothing leads to but inputs of the graph or, behind the forward pass, what that has made; each with one that it waits for.
+        """Nodes that depend on inputs or on the forward pass alone, and what they wait for.
 
-        They would be ready long before their turn, and hold what they make until it is needed: so ``momentum * state`` waits for the gradient
-        that it is to be added to, and what a normalization's gradient makes of its input for what that is to be multiplied with. Single
+        They would be ready long before their turn, and hold what they make until it is needed: so
+        ``momentum * state`` waits for the gradient that it is to be added to, and what a
+        normalization's gradient makes of its input for what that is to be multiplied with. Single
         numbers need no such care.
         """
         prompted = self._prompted()
@@ -187,9 +206,10 @@ class Site:
         return found
 
     def _returning(self) -> dict[int, int]:
-        """Where a forward pass follows a backward pass (the next of several micro-batches): the nodes that it begins with, and what they wait for.
+        """The first nodes of a forward pass that follows a backward pass, and what they wait for.
 
-        Nothing but the data leads to them, so they would be ready at once, and hold all activations of all micro-batches together.
+        It is that of the next of several micro-batches. Nothing but the data leads to these nodes,
+        so they would be ready at once, and hold the activations of all micro-batches together.
         """
         found: dict[int, int] = {}
         start: int | None = None
@@ -210,7 +230,7 @@ class Site:
         return found
 
     def _counterpart(self, i: int, prompted: set[str]) -> int | None:
-        """Where what joins the result of a node in its first reader comes from, or the computing node before it."""
+        """Who makes what joins a node's result in its first reader, or who computes before it."""
         last = self._computing[i][-1] if self._computing[i] else None
         current = i
         for _ in range(_LOOKAHEAD):
@@ -240,6 +260,6 @@ def _is_view(op: str, attrs: Attrs, types: Types) -> bool:
 
 @lru_cache(maxsize=65536)
 def _writes_over(op: str, attrs: Attrs, types: Types) -> bool:
-    """Whether a call may write its output over what it reads: element by element, and nothing random."""
+    """Whether a call may write over what it reads: element by element, and nothing random."""
     found = properties(op, attrs, types)
     return found.elementwise and not found.view and not found.random
