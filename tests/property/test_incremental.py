@@ -8,22 +8,21 @@ import pytest
 from graphwright.machine import PICOSECONDS
 from graphwright.plans import make_plan
 from graphwright.simulate import CostModel, Incremental
-from graphwright.simulate.delta.kernels import FIRST_OUT, KEY, NEXT_OUT, TARGET
 from graphwright.simulate.engine import schedule
-from graphwright.tasks import Expansion, Site, assemble
+from graphwright.tasks import Expansion, GraphFacts, assemble
 from random_plans import any_keep, any_plan, any_strategy, random_graph, two_pass_graph, zoo_graph
 from reshardings import random_cluster
 
 
 def same_edges(run: Incremental, tasks) -> None:
     """The same tasks, by their keys, wait for the same others."""
-    delta, found = run.delta, set()
-    for slot in delta.times()[0].tolist():
-        edge = int(delta._links[FIRST_OUT, slot])
+    graph, found = run.delta._graph, set()
+    for slot in run.delta.times()[0].tolist():
+        edge = int(graph.tasks[slot]["first_out"])
         while edge >= 0:
-            target = delta._edges[TARGET, edge]
-            found.add((int(delta._tasks[KEY, slot]), int(delta._tasks[KEY, target])))
-            edge = int(delta._edges[NEXT_OUT, edge])
+            target = graph.tasks[graph.edges[edge]["target"]]
+            found.add((int(graph.tasks[slot]["key"]), int(target["key"])))
+            edge = int(graph.edges[edge]["next_out"])
     sources = np.repeat(tasks.key, np.diff(tasks.succ_ptr))
     assert found == set(zip(sources.tolist(), tasks.key[tasks.succ].tolist(), strict=True))
 
@@ -32,7 +31,7 @@ def same_times(run: Incremental, tasks) -> None:
     """All tasks, by their keys, are ready, start and end at the same times."""
     same_edges(run, tasks)
     slots, ready, start, end = run.delta.times()
-    keys = run.delta._tasks[KEY, slots]
+    keys = run.delta._graph.tasks["key"][slots]
     found = dict(
         zip(
             keys.tolist(),
@@ -50,10 +49,10 @@ def change_often(graph, seed: int, num_changes: int, *, most: int = 8) -> None:
     cluster, costs = random_cluster(rng, most), CostModel(measured=False)
     plan = any_plan(rng, graph, cluster)
     run = Incremental(graph, plan, costs)
-    other = Expansion(Site(graph), plan, costs)
+    other = Expansion(GraphFacts(graph), plan, costs)
 
     def build(plan):
-        fresh = Expansion(other.site, plan, costs)
+        fresh = Expansion(other.facts, plan, costs)
         fresh.cache = other.cache  # what moves take does not depend on what else there is
         return assemble(fresh)
 

@@ -1,4 +1,4 @@
-"""How long a plan takes, without running it: costs, full and incremental simulation, and the timeline (FlexFlow section 3.4).
+"""How long a plan takes, without running it: costs, full and incremental simulation, timelines.
 
 The package can be called like the function of the same name: ``graphwright.simulate(graph, plan)``.
 """
@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from graphwright.simulate.api import Simulator, simulate
-from graphwright.simulate.calibration import CALM, Calibration, Row, Skipped, quartiles
+from graphwright.simulate.calibration import CALM, Calibration, MeasuredCall, Skipped, quartiles
 from graphwright.simulate.communication import record_collectives
 from graphwright.simulate.costs import (
     CostModel,
@@ -20,11 +20,17 @@ from graphwright.simulate.costs import (
 )
 from graphwright.simulate.delta import DeltaSchedule, Incremental
 from graphwright.simulate.engine import Schedule, schedule
-from graphwright.simulate.figures import percentages, shares, words
-from graphwright.simulate.labels import caption, format_seconds, version
 from graphwright.simulate.memory import Memory, memory
 from graphwright.simulate.predicted import figures
-from graphwright.simulate.timeline import Timeline
+from graphwright.simulate.timeline import (
+    Timeline,
+    caption,
+    percentages,
+    shares,
+    version,
+    words,
+)
+from graphwright.simulate.verify import verify_task_graph
 
 __signature__ = inspect.signature(simulate)
 __doc__ = f"{__doc__}\nsimulate{__signature__}\n\n{inspect.getdoc(simulate)}\n"

@@ -12,11 +12,12 @@ from graphwright.ir import Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
 from graphwright.plans import Along, Plan, Strategy, make_plan
+from graphwright.rewrite import graph_of_plan
 from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from graphwright.simulate.timeline import Timeline
-from graphwright.tasks import Costs, Expansion, Movements, Site, assemble
+from graphwright.tasks import Costs, Expansion, GraphFacts, Templates, assemble
 
 
 def simulate(
@@ -56,25 +57,27 @@ def simulate(
         raise InvalidMeasurement(
             f"{costs!r} gives no costs; leave it out, or give a simulate.CostModel()"
         )
+    if isinstance(plan, Plan):
+        graph = graph_of_plan(graph, plan)
     chosen = _on_cluster(graph, plan, None if cluster is None else find_cluster(cluster))
     with collection_paused():
-        return Simulator(Site(graph), chosen.cluster, model).run(chosen)
+        return Simulator(GraphFacts(graph), chosen.cluster, model).run(chosen)
 
 
 class Simulator:
     """Times plans of one graph on one cluster; what they have in common is worked out once."""
 
-    def __init__(self, site: Site, cluster: Cluster, costs: Costs) -> None:
-        self.site, self.costs = site, costs
-        self.cache = Movements(cluster, costs)
+    def __init__(self, facts: GraphFacts, cluster: Cluster, costs: Costs) -> None:
+        self.facts, self.costs = facts, costs
+        self.cache = Templates(cluster, costs)
 
     def run(self, plan: Plan) -> Timeline:
         """The timeline of one step."""
-        expansion = Expansion(self.site, plan, self.costs, self.cache)
+        expansion = Expansion(self.facts, plan, self.costs, self.cache)
         tasks = assemble(expansion)
         times = schedule(tasks)
         return Timeline(
-            graph=self.site.graph,
+            graph=self.facts.graph,
             cluster=plan.cluster,
             tasks=tasks,
             schedule=times,
@@ -107,7 +110,7 @@ def _on_cluster(
 def _repeated(expansion: Expansion, plan: Plan) -> float:
     """The share of all computing that other devices do as well."""
     total = repeated = 0.0
-    for i, node in enumerate(expansion.site.graph.nodes):
+    for i, node in enumerate(expansion.facts.graph.nodes):
         spent = float(expansion.duration(i).sum())
         choices = plan.strategy(node.name).choices
         shape = expansion.placed[i].mesh.shape

@@ -1,4 +1,4 @@
-"""What a calibration found: the times of operators' calls on a device, measured and by the roofline. Data only.
+"""What a calibration found: times of operators' calls on a device, measured and by the roofline.
 
 `graphwright.run.measure.operators` makes it, `graphwright.report` shows it.
 """
@@ -17,8 +17,8 @@ CALM = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One distinct call: `count` times in what was given, measured and by the roofline, in seconds for one."""
+class MeasuredCall:
+    """A distinct call, `count` times in what was given; the seconds are those of one."""
 
     op: str
     attrs: Attrs
@@ -54,7 +54,7 @@ class Calibration:
     device: str
     figures: Device
     torch: str
-    rows: tuple[Row, ...]
+    rows: tuple[MeasuredCall, ...]
     skipped: tuple[Skipped, ...]
     num_free: int
     """Calls that take no time: views and constants."""
@@ -81,7 +81,7 @@ class Calibration:
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """Of measured over roofline, the distinct calls counted once each; 1 where there are none."""
+        """Of measured over roofline, each distinct call counted once; 1 where there are none."""
         return quartiles([row.ratio for row in self.rows] or [1.0])
 
     @property
@@ -91,8 +91,8 @@ class Calibration:
 
     def __repr__(self) -> str:
         return (
-            f"Calibration({self.device}: {len(self.rows)} calls, {self.num_new} new, {len(self.skipped)} skipped, "
-            f"measured/roofline {self.median_ratio:.3g})"
+            f"Calibration({self.device}: {len(self.rows)} calls, {self.num_new} new, "
+            f"{len(self.skipped)} skipped, measured/roofline {self.median_ratio:.3g})"
         )
 
 

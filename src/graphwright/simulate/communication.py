@@ -1,4 +1,4 @@
-"""How long a step's transfers take: by a formula over the links, or by a table of what was measured (TensorOpt section 3.2).
+"""How long a hop's transfers take: by a formula over the links, or by a table of what was measured (TensorOpt section 3.2).
 
 The formula, for transfers that start together and share links:
 
@@ -25,15 +25,12 @@ from dataclasses import dataclass
 from math import ceil, isfinite, log2, prod
 
 from graphwright.errors import InvalidMeasurement
-from graphwright.machine import Cluster, Measurement, Store
-from graphwright.plans import KINDS
+from graphwright.machine import Cluster, CollectiveKey, Measurement, Store, preset_collectives
+from graphwright.plans import transfers
 from graphwright.tasks import Traffic
 
-COLLECTIVES = tuple(kind for kind in KINDS if kind != "compute")
+COLLECTIVES = tuple(kind.name for kind in transfers.TRANSFERS)
 """What can be measured between devices."""
-
-PHASES = {"all_reduce": 2}
-"""How often a collective passes over the devices, where that is not once."""
 
 
 def analytic(traffic: Traffic) -> float:
@@ -50,23 +47,24 @@ def analytic(traffic: Traffic) -> float:
 def latency(traffic: Traffic) -> float:
     """Seconds before the last byte could arrive on links of any bandwidth."""
     cluster, spans = traffic.cluster, traffic.spans
-    links = len(cluster.links)
-    if links:
-        first = cluster.num_resources - 2 * links
-        if traffic.resources.size and int(traffic.resources.min()) >= first:
-            slowest = max(cluster.links[(int(r) - first) // 2].latency for r in traffic.resources)
-            return _rounds(traffic.kind, prod(spans)) * slowest
+    lowest = int(traffic.resources.min(initial=cluster.num_resources))
+    if cluster.host is not None and cluster.first_host_link <= lowest < cluster.num_resources:
+        return cluster.host.latency
+    first = cluster.first_link
+    if first <= lowest < cluster.first_host_link:
+        slowest = max(cluster.links[(int(r) - first) // 2].latency for r in traffic.resources)
+        return _rounds(traffic.kind, prod(spans)) * slowest
     total = 0.0
     for span, level in zip(spans, cluster.levels, strict=True):
         if span > 1:
-            if traffic.kind == "send":
+            if isinstance(traffic.kind, transfers.Send):
                 return level.latency
             total += _rounds(traffic.kind, span) * level.latency
     return total
 
 
-def _rounds(kind: str, span: int) -> int:
-    return PHASES.get(kind, 1) * ceil(log2(span)) if span > 1 else 0
+def _rounds(kind: transfers.TransferKind, span: int) -> int:
+    return kind.phases * ceil(log2(span)) if span > 1 else 0
 
 
 # -- measured tables ----------------------------------------------------------------------------------
@@ -100,10 +98,15 @@ def signature(spans: tuple[int, ...], contenders: int) -> str:
 
 
 def load_tables(store: Store, cluster: Cluster) -> dict[tuple[str, str], Table]:
-    """All tables of a cluster, by kind and signature."""
+    """All tables of a cluster, by kind and signature: the user's own before those of a preset."""
+    own = store.load_collective(cluster.hash)
+    return {**_tables(preset_collectives(cluster)), **_tables(own)}
+
+
+def _tables(measured: Mapping[CollectiveKey, Measurement]) -> dict[tuple[str, str], Table]:
     points: dict[tuple[str, str], dict[int, float]] = {}
-    for (kind, group, exponent), found in store.load_collective(cluster.hash).items():
-        points.setdefault((kind, group), {})[2**exponent] = found.seconds
+    for (kind, group, exponent), measurement in measured.items():
+        points.setdefault((kind, group), {})[2**exponent] = measurement.seconds
     return {
         key: Table(tuple(sorted(times)), tuple(times[size] for size in sorted(times)))
         for key, times in points.items()

@@ -1,6 +1,7 @@
 """How long a part of an operator computes: what was measured, else the roofline of its description.
 
-    measured   the store's median for (device, PyTorch, operator, attributes, local types)
+    measured   the store's median for (device, PyTorch, operator, attributes, local types), else
+               that of the table that a preset with such a device ships
     roofline   max(operations / rate of the widest float, bytes / memory bandwidth) + launch
 
 Views move nothing and constants are there before the step, so both take no time. Transfers are in `communication`.
@@ -14,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from graphwright.describe import Cost, Types, cost
 from graphwright.ir import CONSTANT_OP, DTYPE_BYTES, Attr, Attrs, TensorType
-from graphwright.machine import Cluster, Device, Measurement, Store
+from graphwright.machine import Cluster, Device, Measurement, Store, preset_computes
 from graphwright.simulate.communication import Table, analytic, load_tables, signature
 from graphwright.tasks import Traffic
 
@@ -57,11 +58,13 @@ class CostModel:
         return seconds
 
     def communicate(self, traffic: Traffic) -> float:
-        """Seconds from the start to the end of a step's transfers."""
+        """Seconds from the start to the end of a hop's transfers."""
         if self._measured:
             tables = self._tables_of(traffic.cluster)
             if tables:
-                table = tables.get((traffic.kind, signature(traffic.spans, traffic.contenders)))
+                table = tables.get(
+                    (traffic.kind.name, signature(traffic.spans, traffic.contenders))
+                )
                 if table is not None:
                     return table.time(traffic.nbytes)
         return analytic(traffic)
@@ -95,10 +98,10 @@ class CostModel:
         if seconds > 0 and self._measured:
             op, text, types = key
             known = self._measurements_of(device.name)
-            found = known.get((op, text, spell_types(types))) if known else None
-            if found is not None:
+            measured = known.get((op, text, spell_types(types))) if known else None
+            if measured is not None:
                 self.num_measured += 1
-                return found.seconds
+                return measured.seconds
         self.num_estimated += seconds > 0
         return seconds
 
@@ -116,10 +119,11 @@ class CostModel:
         )
 
     def _measurements_of(self, device: str) -> Mapping[tuple[str, str, str], Measurement]:
-        found = self._measurements.get(device)
-        if found is None:
-            found = self._measurements[device] = self._open().load_compute(device, measured_with())
-        return found
+        known = self._measurements.get(device)
+        if known is None:
+            own = self._open().load_compute(device, measured_with())
+            known = self._measurements[device] = {**preset_computes(device), **own}
+        return known
 
     def _tables_of(self, cluster: Cluster) -> Mapping[tuple[str, str], Table]:
         entry = self._tables.get(id(cluster))

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.errors import InvalidTaskGraph
 from graphwright.plans import Ints, TaskGraph
+from graphwright.simulate.verify import verify_tasks
 from graphwright.tasks import compiled
 
 
@@ -50,7 +50,7 @@ class Schedule:
 def schedule(task_graph: TaskGraph) -> Schedule:
     """The schedule of a task graph."""
     g = task_graph
-    verify(g)
+    verify_tasks(g)
     n = len(g)
     result = Schedule(
         ready=np.zeros(n, np.int64),
@@ -63,78 +63,6 @@ def schedule(task_graph: TaskGraph) -> Schedule:
         result.ready, result.start, result.end, result.order,
     )  # fmt: skip
     return result
-
-
-def verify(task_graph: TaskGraph) -> None:
-    """Raise InvalidTaskGraph unless durations, keys, edges and resources are what the simulation relies on."""
-    g, n = task_graph, len(task_graph)
-    for name, pointer, entries in (
-        ("succ_ptr", g.succ_ptr, g.succ),
-        ("resource_ptr", g.resource_ptr, g.resource),
-    ):
-        if len(pointer) != n + 1 or pointer[0] != 0 or pointer[-1] != len(entries):
-            raise InvalidTaskGraph(
-                f"{name} of {n} tasks has {len(pointer)} entries and does not go from 0 to {len(entries)}"
-            )
-    if len(g.key) != n or len(g.indegree) != n:
-        raise InvalidTaskGraph(f"{n} durations, {len(g.key)} keys, {len(g.indegree)} indegrees")
-    fault, task = find_fault(
-        g.duration, g.key, g.succ_ptr, g.succ, g.indegree.copy(),
-        g.resource_ptr, g.resource, g.num_resources,
-    )  # fmt: skip
-    if fault:
-        raise InvalidTaskGraph(f"task {task} (key {g.key[task]}): {FAULTS[fault]}")
-
-
-FAULTS = (
-    "",
-    "its duration is negative",
-    "its key is not greater than that of the task before it",
-    "an edge leads back from it, or to no task: tasks have to be in a topological order, so there must be no cycle",
-    "it occupies a resource that there is not",
-    "its indegree is not the number of edges that lead to it",
-    "its edges or resources end before they begin",
-    "it occupies a resource twice",
-)
-
-
-@compiled
-def find_fault(
-    duration: Ints,
-    key: Ints,
-    succ_ptr: Ints,
-    succ: Ints,
-    indegree: Ints,
-    resource_ptr: Ints,
-    resource: Ints,
-    num_resources: int,
-) -> tuple[int, int]:
-    """The first fault as its position in FAULTS and the task; (0, 0) if there is none. Uses up `indegree`."""
-    n = len(duration)
-    for t in range(n):
-        if duration[t] < 0:
-            return 1, t
-        if t > 0 and key[t] <= key[t - 1]:
-            return 2, t
-        if succ_ptr[t + 1] < succ_ptr[t] or resource_ptr[t + 1] < resource_ptr[t]:
-            return 6, t
-        for e in range(succ_ptr[t], succ_ptr[t + 1]):
-            s = succ[e]
-            if s <= t or s >= n:
-                return 3, t
-            indegree[s] -= 1
-    last = np.full(num_resources, -1, np.int32)
-    for t in range(n):
-        if indegree[t] != 0:
-            return 5, t
-        for i in range(resource_ptr[t], resource_ptr[t + 1]):
-            r = resource[i]
-            if r < 0 or r >= num_resources:
-                return 4, t
-            if last[r] == t:
-                return 7, t
-            last[r] = t
-    return 0, 0
 
 
 @compiled

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.errors import InvalidTaskGraph
 from graphwright.machine import PICOSECONDS
 from graphwright.plans import CATEGORIES, Ints, TaskGraph, Values
 from graphwright.simulate.engine import Schedule
+from graphwright.simulate.verify import verify_values
 from graphwright.tasks import compiled
 
 NEVER = np.iinfo(np.int64).max
@@ -69,20 +69,13 @@ class Memory:
 def memory(task_graph: TaskGraph, schedule: Schedule) -> Memory:
     """What every device holds over a schedule of its tasks."""
     values, num_devices = task_graph.values, task_graph.num_devices
-    _verify(values, num_devices, len(task_graph))
+    verify_values(task_graph)
     birth = np.full(len(values), NEVER, np.int64)
     death = np.full(len(values), -1, np.int64)
     find_lifetimes(
         schedule.start, schedule.end,
         values.birth_value, values.birth_task, values.use_value, values.use_task, birth, death,
     )  # fmt: skip
-    unborn = np.flatnonzero((birth == NEVER) & ~values.persistent)
-    if len(unborn):
-        v = int(unborn[0])
-        raise InvalidTaskGraph(
-            f"value {v} ({values.nbytes[v]} bytes, {CATEGORIES[values.category[v]]}, on device {values.device[v]}) "
-            "is not persistent and no task gives birth to it"
-        )
     written = np.zeros(len(task_graph) + 1, np.bool_)
     write_over(
         schedule.start, schedule.end, values.over_value, values.over_task, values.persistent,
@@ -106,26 +99,6 @@ def memory(task_graph: TaskGraph, schedule: Schedule) -> Memory:
     return Memory(
         peak=peak, peak_time=peak_time, at_peak=at_peak, values=values, birth=birth, death=death
     )
-
-
-def _verify(values: Values, num_devices: int, num_tasks: int) -> None:
-    """Raise InvalidTaskGraph where a value's numbers point at nothing."""
-    for name, numbers, limit in (
-        ("device", values.device, num_devices),
-        ("category", values.category, len(CATEGORIES)),
-        ("birth_value", values.birth_value, len(values)),
-        ("birth_task", values.birth_task, num_tasks + 1),
-        ("use_value", values.use_value, len(values)),
-        ("use_task", values.use_task, num_tasks + 1),
-        ("over_value", values.over_value, len(values)),
-        ("over_task", values.over_task, num_tasks),
-    ):
-        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < limit):
-            raise InvalidTaskGraph(
-                f"values.{name} goes from {numbers.min()} to {numbers.max()}; there are {limit}"
-            )
-    if len(values) and values.nbytes.min() < 0:
-        raise InvalidTaskGraph(f"value {values.nbytes.argmin()} has {values.nbytes.min()} bytes")
 
 
 def _events(

@@ -14,6 +14,7 @@ from graphwright.simulate.communication import (
 )
 from graphwright.simulate.costs import CostModel
 from graphwright.tasks.costs import Traffic
+from reshardings import KINDS
 
 DEVICE = Device(
     name="gpu", memory=10**9, rates=FrozenDict({"float32": 1e12}), bandwidth=1e11, launch=1e-6
@@ -38,7 +39,7 @@ def traffic(cluster, kind, spans, loads, nbytes=None, contenders=1) -> Traffic:
     resources = [cluster.resources.index(name) for name in loads]
     return Traffic(
         cluster=cluster,
-        kind=kind,
+        kind=KINDS[kind],
         nbytes=max(loads.values(), default=0) if nbytes is None else nbytes,
         spans=spans,
         contenders=contenders,

@@ -147,10 +147,10 @@ def test_a_known_call_costs_microseconds(roofline):
     roofline.compute("aten.add.Tensor", attrs, call, DEVICE)
     best = float("inf")
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(1000):
             roofline.compute("aten.add.Tensor", attrs, call, DEVICE)
-        best = min(best, (time.perf_counter() - begin) / 1000)
+        best = min(best, (time.process_time() - begin) / 1000)
     assert best < 5e-5
 
 

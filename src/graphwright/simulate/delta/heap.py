@@ -1,52 +1,46 @@
-"""A heap of tasks by (time, key), over arrays.
-
-Compiled code that calls into this file is kept on disk by its own file's date: after a change here, touch `delta_kernels`.
-"""
+"""A heap of tasks by (time, key), over an array of records."""
 
 from __future__ import annotations
 
-from graphwright.plans import Ints
-from graphwright.tasks import compiled
+from graphwright.simulate.delta.records import Record, Records
+from graphwright.tasks import inlined
 
 
-@compiled
-def push(times: Ints, keys: Ints, slots: Ints, size: int, time: int, key: int, slot: int) -> None:
+@inlined
+def push(heap: Records, size: int, time: int, key: int, slot: int) -> None:
     """Put a task into a heap of `size` tasks, ordered by (time, key)."""
     at = size
     while at > 0:
         parent = (at - 1) >> 1
-        if times[parent] < time or (times[parent] == time and keys[parent] < key):
+        above = heap[parent]
+        if above.time < time or (above.time == time and above.key < key):
             break
-        times[at] = times[parent]
-        keys[at] = keys[parent]
-        slots[at] = slots[parent]
+        heap[at] = above
         at = parent
-    times[at] = time
-    keys[at] = key
-    slots[at] = slot
+    heap[at].time = time
+    heap[at].key = key
+    heap[at].slot = slot
 
 
-@compiled
-def pop(times: Ints, keys: Ints, slots: Ints, size: int) -> None:
+@inlined
+def pop(heap: Records, size: int) -> None:
     """Take the first task away from a heap of `size` tasks: read it at place 0 before."""
-    last = size - 1
-    time, key, slot = times[last], keys[last], slots[last]
+    last = heap[size - 1]
     at = 0
     child = 1
-    while child < last:
+    while child < size - 1:
         right = child + 1
-        if right < last and (
-            times[right] < times[child]
-            or (times[right] == times[child] and keys[right] < keys[child])
-        ):
+        if right < size - 1 and is_before(heap[right], heap[child]):
             child = right
-        if time < times[child] or (time == times[child] and key < keys[child]):
+        if is_before(last, heap[child]):
             break
-        times[at] = times[child]
-        keys[at] = keys[child]
-        slots[at] = slots[child]
+        heap[at] = heap[child]
         at = child
         child = 2 * at + 1
-    times[at] = time
-    keys[at] = key
-    slots[at] = slot
+    heap[at] = last
+
+
+@inlined
+def is_before(a: Record, b: Record) -> bool:
+    """Whether one entry comes before another."""
+    return bool(a.time < b.time or (a.time == b.time and a.key < b.key))

@@ -1,8 +1,9 @@
-"""A timeline: what a simulated step does when, how long it takes, where its time goes and what memory it needs.
+"""A timeline: what a simulated step does when, where its time goes and what memory it needs.
 
     busy                    per device and link, the time during which it works
-    exposed_communication   per device, the rest of the step: waiting for transfers or for other devices
-    critical_path           the chain of tasks, each starting when the one before it ends, that makes the step as long as it is
+    exposed_communication   per device, the rest: waiting for transfers or for other devices
+    critical_path           the chain of tasks, each starting when the one before it ends, that
+                            makes the step as long as it is
     memory                  per device, what it holds over time and at its peak
 
 Times are seconds. What takes a pass over all tasks is computed when it is first asked for.
@@ -23,24 +24,24 @@ from numpy.typing import NDArray
 from graphwright.errors import GraphFileError
 from graphwright.ir import Graph, Phase, format_bytes
 from graphwright.machine import PICOSECONDS, Cluster
-from graphwright.plans import KINDS, TaskGraph
+from graphwright.plans import KINDS, TaskGraph, format_seconds
 from graphwright.simulate.engine import Schedule
-from graphwright.simulate.figures import summary, to_dict
-from graphwright.simulate.gantt import save_gantt
-from graphwright.simulate.labels import caption, format_seconds
 from graphwright.simulate.memory import Memory
-from graphwright.simulate.served import Served, served, walk_back
-from graphwright.simulate.trace import save_trace
+from graphwright.simulate.timeline.caption import caption
+from graphwright.simulate.timeline.gantt import save_gantt
+from graphwright.simulate.timeline.served import Served, served, walk_back
+from graphwright.simulate.timeline.summary import summary, to_dict
+from graphwright.simulate.timeline.trace import save_trace
 
 SUFFIXES = (".json", ".json.gz", ".png", ".svg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CriticalTask:
     """One task of the critical path.
 
-    `waited` says why it did not start earlier: it "needs" the result of the step before, or was "queued" behind it on
-    `resource`; None for the first.
+    `waited` says why it did not start earlier: it "needs" the result of the task before, or was
+    "queued" behind it on `resource`; None for the first.
     """
 
     task: int
@@ -54,9 +55,11 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Timeline:
-    """A simulated step. `plan` says in words how the graph was split, `seed` with which seed that was found.
+    """A simulated step.
 
-    `repeated` is the share of all computing that other devices do as well, `costs` where the times of operators come from.
+    `plan` says in words how the graph was split, `seed` with which seed that was found.
+    `repeated` is the share of all computing that other devices do as well, `costs` where the times
+    of operators come from.
     """
 
     graph: Graph
@@ -94,13 +97,13 @@ class Timeline:
 
     @cached_property
     def busy(self) -> NDArray[np.float64]:
-        """How long every resource works: the devices first, then the links, as `tasks.resource_names` has them."""
+        """How long every resource works, in the order of `tasks.resource_names`: devices first."""
         durations = np.repeat(self.tasks.duration, np.diff(self.tasks.resource_ptr))
         return _sums(self.tasks.resource, durations, self.tasks.num_resources) / PICOSECONDS
 
     @cached_property
     def computing(self) -> NDArray[np.float64]:
-        """How long every device computes; a device that does not overlap is busy with transfers beside that."""
+        """How long every device computes; one that does not overlap also transfers."""
         held = np.diff(self.tasks.resource_ptr)
         durations = np.repeat(np.where(self.tasks.kind == 0, self.tasks.duration, 0), held)
         sums = _sums(self.tasks.resource, durations, self.tasks.num_resources)
@@ -113,7 +116,7 @@ class Timeline:
 
     @property
     def exposed_communication(self) -> NDArray[np.float64]:
-        """How long each device does not compute: what of the transfers, and of other devices' work, nothing hides."""
+        """How long each device does not compute: transfers and others' work that nothing hides."""
         return self.makespan - self.computing
 
     @cached_property
@@ -126,22 +129,22 @@ class Timeline:
     @cached_property
     def phase_time(self) -> dict[str, float]:
         """Computing time by phase, summed over the devices."""
-        found: dict[str, float] = {str(phase): 0.0 for phase in Phase}
+        by_phase: dict[str, float] = {str(phase): 0.0 for phase in Phase}
         for node, seconds in zip(self.graph.nodes, self._node_time, strict=True):
-            found[str(node.phase)] += seconds
-        return {phase: seconds for phase, seconds in found.items() if seconds}
+            by_phase[str(node.phase)] += seconds
+        return {phase: seconds for phase, seconds in by_phase.items() if seconds}
 
     @cached_property
     def operator_time(self) -> dict[str, float]:
         """Computing time by operator, summed over the devices, the most first."""
-        found: defaultdict[str, float] = defaultdict(float)
+        by_operator: defaultdict[str, float] = defaultdict(float)
         for node, seconds in zip(self.graph.nodes, self._node_time, strict=True):
-            found[node.op] += seconds
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            by_operator[node.op] += seconds
+        return dict(sorted(by_operator.items(), key=lambda item: -item[1]))
 
     @cached_property
     def transfer_time(self) -> dict[str, float]:
-        """Time of the transfers by kind, each counted once however many links it occupies; they may overlap."""
+        """Time of the transfers by kind, each counted once for all its links; they may overlap."""
         sums = _sums(self.tasks.kind, self.tasks.duration, len(KINDS)) / PICOSECONDS
         return {kind: float(sums[k]) for k, kind in enumerate(KINDS) if k and sums[k]}
 
@@ -151,13 +154,13 @@ class Timeline:
         return int(self.tasks.nbytes.sum())
 
     @cached_property
-    def critical_path(self) -> tuple[Step, ...]:
-        """The chain that makes the step as long as it is, from its beginning; the durations add up to the makespan."""
+    def critical_path(self) -> tuple[CriticalTask, ...]:
+        """The chain that makes the step as long as it is; its durations add up to the makespan."""
         tasks, queues = self._path
         start = self.schedule.start[tasks] / PICOSECONDS
         duration = self.tasks.duration[tasks] / PICOSECONDS
         return tuple(
-            Step(
+            CriticalTask(
                 task=task,
                 name=self.task_name(task),
                 kind=self.task_class(task),
@@ -173,12 +176,12 @@ class Timeline:
 
     @cached_property
     def critical_time(self) -> dict[str, float]:
-        """The makespan by what the critical path does: a phase of computing, or a kind of transfer; the most first."""
+        """The makespan by phase of computing and kind of transfer of the critical path."""
         tasks, _ = self._path
-        found: Counter[str] = Counter()
+        by_class: Counter[str] = Counter()
         for task, duration in zip(tasks.tolist(), self.tasks.duration[tasks].tolist(), strict=True):
-            found[self.task_class(task)] += duration
-        return {name: ps / PICOSECONDS for name, ps in found.most_common() if ps}
+            by_class[self.task_class(task)] += duration
+        return {name: ps / PICOSECONDS for name, ps in by_class.most_common() if ps}
 
     @cached_property
     def served(self) -> Served:
@@ -203,12 +206,14 @@ class Timeline:
     def save(self, path: str | Path, *, devices: Sequence[int] | None = None) -> None:
         """Save for Perfetto or chrome://tracing (.json, .json.gz), or as a picture (.png, .svg).
 
-        `devices` limits what is shown to these; without it a trace shows the first 16, a picture the first 64.
+        `devices` limits what is shown to these; without it a trace shows the first 16, a picture
+        the first 64.
         """
         path = Path(path)
         if not path.name.endswith(SUFFIXES):
             raise GraphFileError(
-                f"{path}: the name has to end in {', '.join(SUFFIXES)}; the first two are for Perfetto, the others pictures"
+                f"{path}: the name has to end in {', '.join(SUFFIXES)}; the first two are for "
+                "Perfetto, the others pictures"
             )
         save = save_gantt if path.suffix in (".png", ".svg") else save_trace
         save(self, path, devices=devices)
@@ -224,8 +229,8 @@ class Timeline:
     def __repr__(self) -> str:
         peak = format_bytes(int(self.memory.peak.max(initial=0)))
         return (
-            f"Timeline({format_seconds(self.makespan)} on {self.cluster.name}, {self.num_devices} devices, "
-            f"{len(self.tasks):,} tasks, at most {peak} on one device)"
+            f"Timeline({format_seconds(self.makespan)} on {self.cluster.name}, "
+            f"{self.num_devices} devices, {len(self.tasks):,} tasks, at most {peak} on one device)"
         )
 
     @cached_property

@@ -8,7 +8,7 @@ import pytest
 
 import timelines
 from graphwright.errors import GraphFileError, UnknownDevice
-from graphwright.simulate.gantt import COLOURS, draw, merge
+from graphwright.simulate.timeline.gantt import COLOURS, draw, merge
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -1,7 +1,8 @@
-"""Who was served when: the tasks of every resource in the order of their turns, and what each task waited for last.
+"""Who was served when: the tasks of every resource in turn, and what each waited for last.
 
     served     per resource, its tasks from the first to the last; no two of them overlap
-    causes     per task, the one task whose end is its start: a predecessor, or the one before it in the queue of a resource
+    causes     per task, the one task whose end is its start: a predecessor, or the one before it in
+               the queue of a resource
 
 Following the causes back from the last task gives the critical path (`walk_back`).
 """
@@ -20,7 +21,7 @@ from graphwright.tasks import compiled
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Served:
-    """The tasks of every resource in the order of their turns, and the bytes of each on that resource."""
+    """The tasks of every resource in turn, and the bytes of each on that resource."""
 
     pointer: NDArray[np.int64]
     tasks: NDArray[np.int32]
@@ -54,8 +55,9 @@ def walk_back(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The critical path from its first task on, and the resource that each queued for.
 
-    It ends with the task that ends last, the first of them by key. A task that started as soon as it was ready, and so waited
-    for a predecessor (the first by key of those that ended then), has -1 for the resource; so has the first task.
+    It ends with the task that ends last, the first of them by key. A task that started as soon as
+    it was ready, and so waited for a predecessor (the first by key of those that ended then), has
+    -1 for the resource; so has the first task.
     """
     g, n = task_graph, len(task_graph)
     cause = np.full(n, -1, np.int32)
@@ -106,7 +108,7 @@ def find_causes(
     cause: Ints,
     queue: Ints,
 ) -> None:
-    """Fill `cause` (-1 on entry) for all tasks that start after 0, and `queue` for those that started later than ready."""
+    """Fill `cause` (-1 on entry) for tasks that start after 0, `queue` for those that queued."""
     for t in range(len(start)):
         for e in range(succ_ptr[t], succ_ptr[t + 1]):
             s = succ[e]

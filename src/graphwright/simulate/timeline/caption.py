@@ -1,4 +1,4 @@
-"""Words that timelines and their pictures share: lengths of time, and the caption that says where a picture comes from."""
+"""The line that says where a picture, a trace or a table comes from."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from graphwright.plans import format_seconds, time_unit
 from graphwright.version import __version__
 
-__all__ = ["caption", "format_seconds", "time_unit", "version"]
-
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[4]
 
 
 @cache
@@ -19,21 +16,10 @@ def version() -> str:
     """The version, and the commit where the package runs from a checkout: `0.1.0 (7ea8e12)`."""
     if not (CHECKOUT / ".git").exists() or not (CHECKOUT / "src/graphwright").is_dir():
         return __version__
+    describe = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty=-modified"]
     try:
         done = subprocess.run(
-            [
-                "git",
-                "-C",
-                str(CHECKOUT),
-                "describe",
-                "--always",
-                "--dirty=-modified",
-                "--exclude=*",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+            [*describe, "--exclude=*"], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return __version__
@@ -42,7 +28,7 @@ def version() -> str:
 
 
 def caption(cluster: str, plan: str, seed: int | None, graph_hash: str) -> str:
-    """Where a picture comes from, in one line."""
+    """Where something comes from, in one line."""
     parts = [f"graphwright {version()}", cluster, plan]
     if seed is not None:
         parts.append(f"seed {seed}")

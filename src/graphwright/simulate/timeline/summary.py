@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.ir import format_bytes
-from graphwright.simulate.labels import format_seconds
+from graphwright.plans import format_seconds
 
 if TYPE_CHECKING:
-    from graphwright.simulate.timeline import Timeline
+    from graphwright.simulate.timeline.timeline import Timeline
 
 LONGEST_STEPS = 20
 
@@ -32,8 +32,8 @@ def summary(timeline: Timeline) -> str:
         held = timeline.memory.breakdown(fullest)
         parts = ", ".join(f"{format_bytes(n)} {words(name)}" for name, n in held.items() if n)
         lines.append(
-            f"peak memory: {format_bytes(int(peak[fullest]))} on {timeline.tasks.resource_names[fullest]}"
-            + (f" ({parts})" if parts else "")
+            f"peak memory: {format_bytes(int(peak[fullest]))} on "
+            f"{timeline.tasks.resource_names[fullest]}" + (f" ({parts})" if parts else "")
         )
     return "\n".join(lines)
 

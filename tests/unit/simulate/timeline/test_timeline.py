@@ -9,8 +9,8 @@ import pytest
 
 import timelines
 from graphwright.errors import GraphFileError
-from graphwright.plans import KINDS, TaskGraph
-from graphwright.simulate.labels import caption, format_seconds
+from graphwright.plans import KINDS, TaskGraph, format_seconds
+from graphwright.simulate import caption
 from task_graphs import make_task_graph, random_task_graph
 
 US = 1e-6

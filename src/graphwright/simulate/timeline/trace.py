@@ -3,11 +3,13 @@
     process "gpu 3"     threads "compute", and its ports "out" and "in"; a counter of its memory
     process "node 0"    threads of the other ports and buses, by their owners; one per explicit link
 
-The file is written as it is made, a resource at a time, so that a million tasks need no memory of their own.
+The file is written as it is made, a resource at a time, so that a million tasks need no memory of
+their own.
 
-Perfetto counts whole nanoseconds, cuts off what is less (and what floating point makes less), and drops an event that then overlaps
-another by one of them. So begins and ends are rounded down to nanoseconds, a length is the difference of the two, and all begins
-are a quarter of a nanosecond late: neither cutting nor rounding can move them, and a length that is cut can only get shorter.
+Perfetto counts whole nanoseconds, cuts off what is less (and what floating point makes less), and
+drops an event that then overlaps another by one of them. So begins and ends are rounded down to
+nanoseconds, a length is the difference of the two, and all begins are a quarter of a nanosecond
+late: neither cutting nor rounding can move them, and a length that is cut can only get shorter.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from graphwright.files import writing
 from graphwright.plans import CATEGORIES, KINDS
 
 if TYPE_CHECKING:
-    from graphwright.simulate.timeline import Timeline
+    from graphwright.simulate.timeline.timeline import Timeline
 
 DEFAULT_DEVICES = 16
 DEFAULT_LINKS = 32
@@ -56,7 +58,8 @@ def check_devices(timeline: Timeline, devices: Sequence[int] | None, most: int) 
     for device in devices:
         if not 0 <= device < timeline.num_devices:
             raise UnknownDevice(
-                f"there is no device {device} to show; the timeline has devices 0 to {timeline.num_devices - 1}"
+                f"there is no device {device} to show; the timeline has devices 0 to "
+                f"{timeline.num_devices - 1}"
             )
     return tuple(dict.fromkeys(devices))
 
@@ -80,9 +83,10 @@ def trace_text(timeline: Timeline, devices: tuple[int, ...]) -> Iterator[str]:
 
 
 def _threads(timeline: Timeline, devices: tuple[int, ...]) -> list[Thread]:
-    """What is shown: all of the chosen devices and their ports, and the first of the other links that carry anything.
+    """What is shown: the chosen devices with their ports, and the first of other busy links.
 
-    No two numbers of processes and threads are the same, and none is 0: Perfetto keeps that for the idle thread.
+    No two numbers of processes and threads are the same, and none is 0: Perfetto keeps that for the
+    idle thread.
     """
     names = timeline.tasks.resource_names
     owners = {name: device for device, name in enumerate(names[: timeline.num_devices])}

@@ -1,4 +1,4 @@
-"""A timeline as a picture: a row per device and per busy link, and the memory of the fullest device underneath.
+"""A timeline as a picture: a row per device and busy link, below them the fullest device's memory.
 
     gpu 0       |####==##====####    |  what it computes, by phase            64%
     gpu 1       |####==##====####    |
@@ -6,9 +6,10 @@
     memory      |   __---````---__   |  by category, with the device's limit
                 +--------------------+ time
 
-A row has as many columns as the picture has pixels. A bar of a column or more is drawn as it is; what is shorter is gathered
-column by column into one bar of the class that has most of it, as wide as all of them together (`merge`). So a row of a
-million tasks is a few thousand bars, and what looks busy is busy.
+A row has as many columns as the picture has pixels. A bar of a column or more is drawn as it is;
+what is shorter is gathered column by column into one bar of the class that has most of it, as wide
+as all of them together (`merge`). So a row of a million tasks is a few thousand bars, and what
+looks busy is busy.
 """
 
 from __future__ import annotations
@@ -23,16 +24,15 @@ from numpy.typing import NDArray
 
 from graphwright.ir import Phase, format_bytes, write_atomically
 from graphwright.machine import PICOSECONDS
-from graphwright.plans import CATEGORIES, KINDS
-from graphwright.simulate.figures import words
-from graphwright.simulate.labels import format_seconds, time_unit
-from graphwright.simulate.trace import check_devices
+from graphwright.plans import CATEGORIES, KINDS, format_seconds, time_unit, transfers
+from graphwright.simulate.timeline.summary import words
+from graphwright.simulate.timeline.trace import check_devices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from graphwright.simulate.timeline import Timeline
+    from graphwright.simulate.timeline.timeline import Timeline
 
 DEFAULT_DEVICES = 64
 MOST_LINKS = 16
@@ -46,12 +46,7 @@ COLOURS = {
     "forward": "#4c78a8",
     "backward": "#f2a541",
     "update": "#5aa469",
-    "all_gather": "#7b5ea7",
-    "reduce_scatter": "#e29ac0",
-    "all_reduce": "#d1495b",
-    "all_to_all": "#2a9d8f",
-    "exchange": "#8a817c",
-    "send": "#3d5a80",
+    **{kind.name: kind.colour for kind in transfers.TRANSFERS},
     "parameter": "#264653",
     "gradient": "#e07a5f",
     "optimizer_state": "#81b29a",
@@ -109,14 +104,15 @@ def merge(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any]]:
     """Begins, lengths and classes of the bars to draw for a row's tasks, none of them overlapping.
 
-    What is shorter than a column is gathered in the column where it begins; the time in all stays as it is.
+    What is shorter than a column is gathered in the column where it begins; the time in all stays
+    as it is.
     """
     length = end - start
     wide = length >= column
     bars = [(start[wide].astype(np.float64), length[wide].astype(np.float64), kind[wide])]
     short = np.flatnonzero(~wide & (length > 0))
     if len(short):
-        # A column is also left where a wide bar lies in it, so that what is on one side of the bar stays there.
+        # A column is also left where a wide bar lies in it: what is on one side of it stays there.
         passed = np.cumsum(wide)[short]
         place = np.stack([(start[short] // column).astype(np.int64), passed])
         new = np.append(True, (place[:, 1:] != place[:, :-1]).any(axis=0))
@@ -155,7 +151,7 @@ def _busiest_links(timeline: Timeline) -> tuple[list[int], int]:
 
 
 def _classes(timeline: Timeline) -> tuple[NDArray[np.uint8], int]:
-    """The class of every node's tasks, and the number that turns a kind of transfer into its class."""
+    """The class of every node's tasks, and what turns a kind of transfer into its class."""
     phases = list(Phase)
     nodes = np.array([phases.index(node.phase) for node in timeline.graph.nodes], np.uint8)
     return nodes, len(phases) - 1
@@ -176,11 +172,11 @@ def _draw_rows(
         classes = kinds + np.uint8(shift)
         computes = kinds == 0
         classes[computes] = of_node[timeline.tasks.node[tasks[computes]]]
-        begins, lengths, found = merge(
+        begins, lengths, drawn = merge(
             timeline.schedule.start[tasks], timeline.schedule.end[tasks], classes, column
         )
-        for value in np.unique(found).tolist():
-            mine = found == value
+        for value in np.unique(drawn).tolist():
+            mine = drawn == value
             corners.setdefault(value, []).append(_corners(begins[mine], lengths[mine], y))
     shapes = sum(len(part) for parts in corners.values() for part in parts)
     for value, parts in sorted(corners.items()):
@@ -283,8 +279,9 @@ def _byte_unit(count: int) -> tuple[float, str]:
 
 def _legend(axes: Axes, handles: list[Any]) -> None:
     axes.legend(
-        handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False,
-        fontsize=8, handlelength=1, handleheight=1, columnspacing=1.2, borderaxespad=0.2,
+        handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles),
+        frameon=False, fontsize=8, handlelength=1, handleheight=1, columnspacing=1.2,
+        borderaxespad=0.2,
     )  # fmt: skip
 
 
