@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from graphwright.machine import cluster
-from graphwright.partition import Assignment, Model, Problem, Space, coarsen
+from graphwright.partition import Assignment, Estimate, Problem, Space, coarsen, make_estimate
 from graphwright.plans import Partial, Plan, Replicated, Sharding, Split
 from graphwright.simulate import CostModel
 from graphwright.tasks import Expansion, reshard
@@ -23,9 +23,9 @@ def coarse_of(name: str):
 
 
 @cache
-def model_of(name: str, on: str, space: Space | None = None) -> Model:
-    """The additive problem of a small model; nobody may narrow it."""
-    return Model(coarse_of(name), cluster(on), COSTS, space)
+def model_of(name: str, on: str, space: Space | None = None) -> Estimate:
+    """The additive estimate of a small model."""
+    return make_estimate(coarse_of(name), cluster(on), COSTS, space)
 
 
 @cache
@@ -55,21 +55,21 @@ def changed(problem: Problem, of: Assignment, rng: np.random.Generator, share: f
     return Assignment(choices=choices, options={}, time=time, memory=memory)
 
 
-def recomputed(model: Model, plan: Plan) -> float:
+def recomputed(model: Estimate, plan: Plan) -> float:
     """Seconds of every operator's longest part, and of every distinct layout in which a group reads each tensor; halos left out."""
-    coarse, site = model.coarse, model.coarse.site
-    x = Expansion(site, plan, model.costs)
+    coarse, facts = model.coarse, model.coarse.facts
+    x = Expansion(facts, plan, model.costs)
     total = sum(float(x.duration(i).max()) / 1e12 for i, g in enumerate(coarse.group_of) if g >= 0)
     known: dict[object, float] = {}
 
     def move(name: str, source: Sharding, target: Sharding) -> float:
-        key = (site.graph.tensors[name].type, source, target)
+        key = (facts.graph.tensors[name].type, source, target)
         if source != target and key not in known:
             known[key] = reshard(model.cluster, model.costs, *key).seconds
         return known.get(key, 0.0)
 
-    for name, readers in site.readers.items():
-        made = site.producer.get(name)
+    for name, readers in facts.readers.items():
+        made = facts.producer.get(name)
         if made is None and name not in plan.inputs:
             continue
         if made is not None and coarse.group_of[made[0]] < 0:
@@ -81,9 +81,9 @@ def recomputed(model: Model, plan: Plan) -> float:
             if coarse.group_of[i] >= 0
         }
         total += sum(move(name, _even(source), target) for _, target in wanted)
-    for old, new in site.graph.updates.items():
-        if new in site.producer and old in plan.inputs:
-            i, output = site.producer[new]
+    for old, new in facts.graph.updates.items():
+        if new in facts.producer and old in plan.inputs:
+            i, output = facts.producer[new]
             total += move(old, _even(x.placed[i].outputs[output]), plan.inputs[old])
     return total
 

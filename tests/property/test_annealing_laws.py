@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from graphwright import zoo
 from graphwright.errors import InvalidStrategy
 from graphwright.machine import cluster
-from graphwright.partition import data_parallel
-from graphwright.partition.estimate.additive import Model
+from graphwright.partition import data_parallel, make_estimate
 from graphwright.partition.search.annealing.chains import anneal
 from graphwright.partition.search.annealing.proposals import Proposals
-from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.partition.search.reference.lower_bounds import tabulate
 from graphwright.partition.space.coarsen import coarsen
 from graphwright.partition.space.strategies import Space
@@ -35,14 +34,14 @@ CASES = (
 @cache
 def model_of(name, batch_size, on, subsets):
     graph = zoo.load(name, small=batch_size is None, batch_size=batch_size).capture()
-    return Model(coarsen(graph), cluster(on), COSTS, Space(subsets=subsets))
+    return make_estimate(coarsen(graph), cluster(on), COSTS, Space(subsets=subsets))
 
 
 @cache
 def tied_of(name, batch_size, on):
-    tied = Tied(model_of(name, batch_size, on, False))
+    tied = FiniteSpace(model_of(name, batch_size, on, False))
     plan = tied.plan([0] * len(tied.families))
-    expansion = Expansion(tied.model.coarse.site, plan, COSTS)
+    expansion = Expansion(tied.estimate.coarse.facts, plan, COSTS)
     return tied, tabulate(tied, expansion)
 
 
@@ -66,7 +65,7 @@ def test_no_plan_is_faster_than_its_bound_or_that_of_a_part_of_it(case, seed):
 @given(seed=st.integers(0, 2**32))
 def test_proposals_are_timed_as_the_plans_they_lead_to(case, seed):
     model = model_of(*case, True)
-    graph, rng = model.coarse.site.graph, Random(seed)
+    graph, rng = model.coarse.facts.graph, Random(seed)
     moves = moves_of(case)
     plan = data_parallel(graph, model.cluster)
     run = Incremental(graph, plan, COSTS)
@@ -93,7 +92,7 @@ def moves_of(case):
 @given(seed=st.integers(0, 2**32))
 def test_annealing_returns_what_it_says_and_never_worse_than_its_start(case, seed):
     model = model_of(*case, True)
-    graph = model.coarse.site.graph
+    graph = model.coarse.facts.graph
     found = anneal(
         model.coarse,
         model.cluster,

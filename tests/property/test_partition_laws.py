@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 import graphwright as gw
 from additive import COSTS, codes, random_assignment, recomputed
 from graphwright.machine import cluster
-from graphwright.partition import Model, assignment_of, coarsen, least, recursive, track
+from graphwright.partition import (
+    Estimate,
+    assignment_of,
+    coarsen,
+    least,
+    make_estimate,
+    recursive,
+    track,
+)
 from graphwright.partition.estimate.moving.tables import Prices
 from graphwright.plans import figures_of
 from graphwright.simulate import simulate
@@ -27,8 +35,8 @@ def graph_of(seed: int):
     return rng.choice([random_graph, two_pass_graph])(rng)
 
 
-def model_of(graph, on: str, **options) -> Model:
-    return Model(coarsen(graph), cluster(on), COSTS, prices=PRICES[on], **options)
+def model_of(graph, on: str, **options) -> Estimate:
+    return make_estimate(coarsen(graph), cluster(on), COSTS, prices=PRICES[on], **options)
 
 
 @given(seeds)
@@ -45,13 +53,13 @@ def test_groups_hold_every_node_once(seed):
 @given(seeds, machines)
 def test_configurations_say_what_placing_says(seed, on):
     model = model_of(graph_of(seed), on)
-    site, rng = model.coarse.site, np.random.default_rng(seed)
+    facts, rng = model.coarse.facts, np.random.default_rng(seed)
     for g, group in enumerate(model.coarse.groups):
         found = model.all[g]
         for c in rng.integers(len(found), size=3):
             for slot, nodes in enumerate(group.slots):
-                node = site.graph.nodes[nodes[0]]
-                placed = place_node(site, node, found.strategy(c, slot), model.cluster)
+                node = facts.graph.nodes[nodes[0]]
+                placed = place_node(facts, node, found.strategy(c, slot), model.cluster)
                 for arg, sharding in enumerate(placed.inputs):
                     assert sharding is None or codes(sharding) == found.need(slot, arg)[c].tolist()
                 for output, sharding in enumerate(placed.outputs):

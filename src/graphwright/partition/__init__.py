@@ -1,47 +1,55 @@
 """Finding plans: how every operator of a graph is split over the devices of a cluster.
 
-coarsen     groups of operators that are split alike          frontier    TensorOpt: every trade-off of time and memory
-Space       which strategies may be used                      eliminate   OptCNN: the least time
-Model       the additive problem of a graph on a cluster      exact       the same as a MILP on HiGHS
-narrow      the configurations worth tracking                 recursive   Tofu: the least bytes, axis by axis
-plan        all of it, simulated                              mcmc        FlexFlow: annealing on the simulator
-profile     the same for every number of devices              greedy, systems, baselines   what others do
+space/       what may be chosen: groups of operators that are split alike, their configurations
+estimate/    what a choice costs: the additive problem of a graph on a cluster
+search/      frontier tracking (TensorOpt), elimination (OptCNN), annealing (FlexFlow), recursion
+             (Tofu), greedy orders (Spartan)
+recipes/     what people do without a search
+algorithms   all of these by name, as values whose fields are their options
+plan         a search, compared with recipes and other systems, everything simulated
+profile      the same for every number of devices
+explain      why a plan is what it is
 """
 
-from graphwright.partition.estimate import Assignment, Model, Problem, Table
-from graphwright.partition.evaluate import evaluate, largest_tensors
-from graphwright.partition.explain import Reason, assignment_of, explain
-from graphwright.partition.plan import (
+from graphwright.partition.algorithms import (
     ALGORITHMS,
-    OBJECTIVES,
-    Report,
-    Search,
-    memory_limit,
-    plan,
-    sizes_of,
-)
-from graphwright.partition.profile import Profile, Row, profile
-from graphwright.partition.recipes import (
     BASELINES,
     RECIPES,
+    SEARCHES,
     SYSTEMS,
+    AllRow,
+    Annealing,
+    DataParallel,
+    Elimination,
+    EqualChop,
+    FrontierTracking,
+    Greedy,
+    Icml18,
+    Layers,
+    Megatron,
+    OneWeirdTrick,
+    Recursive,
+    Zero,
     baseline,
-    data_parallel,
-    layers,
     other_plan,
-    replicate,
 )
+from graphwright.partition.estimate import Assignment, Estimate, Problem, Table, make_estimate
+from graphwright.partition.evaluate import evaluate, largest_tensors
+from graphwright.partition.explain import Reason, assignment_of, explain
+from graphwright.partition.plan import OBJECTIVES, Search, memory_limit, plan, sizes_of
+from graphwright.partition.profile import Profile, Row, profile
+from graphwright.partition.progress import Progress
+from graphwright.partition.recipes import data_parallel, layers, replicate
+from graphwright.partition.registry import REGISTRY, Algorithm, Candidates, Context, OnePlan
 from graphwright.partition.search import (
     Annealed,
     Recursion,
     Tracked,
     anneal,
-    candidates,
     greedy,
     least,
     narrow,
     recursive,
-    solve,
     track,
 )
 from graphwright.partition.space import (

@@ -8,18 +8,19 @@ from dataclasses import replace
 from graphwright.ir import Graph
 from graphwright.plans import Plan, figures_of
 from graphwright.simulate import Simulator, figures
-from graphwright.tasks import Costs, Site
+from graphwright.tasks import Costs, GraphFacts
 
 
 def evaluate(graph: Graph, plan: Plan, costs: Costs) -> Plan:
     """The plan with its figures: simulated time, memory and bytes."""
-    return with_figures(Simulator(Site(graph), plan.cluster, costs), plan)
+    return with_figures(Simulator(GraphFacts(graph), plan.cluster, costs), plan)
 
 
 def with_figures(
     simulator: Simulator, plan: Plan, estimate: tuple[float, float] | None = None
 ) -> Plan:
-    """The plan with its figures, beside the additive estimate, (seconds, bytes), that a search went by."""
+    """The plan with its figures, beside the additive estimate, (seconds, bytes), that a search went
+    by."""
     return replace(plan, figures=figures(simulator.run(plan), estimate))
 
 

@@ -1,4 +1,5 @@
-"""Why a plan is what it is: for every group what it costs, and what the next best configuration would cost with everything else as it is.
+"""Why a plan is what it is: for every group what it costs, and what the next best configuration
+would cost with everything else as it is.
 
 cost of a group    its own time, and half of what moves between it and each neighbour
 runner-up          the configuration with the least time of the whole, among all others of the group, neighbours unchanged
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import PlanMismatch
-from graphwright.partition.estimate import Assignment, Model, Pair
+from graphwright.partition.estimate import Assignment, Estimate, Pair, make_estimate
 from graphwright.partition.space import Coarse, Group
 from graphwright.plans import Plan, Strategy, check_plan
 from graphwright.tasks import Costs
@@ -20,9 +21,11 @@ from graphwright.tasks import Costs
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reason:
-    """One group under a plan, by the additive estimate; times in seconds, memory in bytes of one device.
+    """One group under a plan, by the additive estimate; times in seconds, memory in bytes of one
+    device.
 
-    `extra_time` and `extra_memory` are what the whole step would take more with the runner-up, which has `instead` for the group's lead.
+    `extra_time` and `extra_memory` are what the whole step would take more with the runner-up,
+    which has `instead` for the group's lead.
     """
 
     group: Group
@@ -36,31 +39,32 @@ class Reason:
 
 
 def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
-    """A reason for every group of a graph, in the order of the groups; plans that use some of the devices only have none."""
-    check_plan(plan, coarse.site.graph)
-    model = Model(coarse, plan.cluster, costs, plans=(plan,))
+    """A reason for every group of a graph, in the order of the groups; plans that use some of the
+    devices only have none."""
+    check_plan(plan, coarse.facts.graph)
+    estimate = make_estimate(coarse, plan.cluster, costs, plans=(plan,))
     choices = []
     for g, group in enumerate(coarse.groups):
-        number = model.seeds[g][0]
+        number = estimate.seeds[g][0]
         if number is None:
-            node = coarse.site.graph.nodes[group.slots[group.lead][0]]
+            node = coarse.facts.graph.nodes[group.slots[group.lead][0]]
             raise PlanMismatch(
                 f"{node.name} ({node.op}) runs on some of the devices only, or differs between time steps: such a plan has no additive "
                 "estimate to explain; simulate it instead"
             )
         choices.append(number)
-    return [_reason(model, choices, g) for g in range(len(coarse.groups))]
+    return [_reason(estimate, choices, g) for g in range(len(coarse.groups))]
 
 
-def assignment_of(model: Model, number: int) -> Assignment | None:
+def assignment_of(estimate: Estimate, number: int) -> Assignment | None:
     """The assignment of one of the plans that a model was given, None where it has none."""
-    problem = model.problem()
+    problem = estimate.problem()
     choices = np.zeros(problem.num_variables, dtype=np.int64)
-    for g, seeds in enumerate(model.seeds):
+    for g, seeds in enumerate(estimate.seeds):
         seed = seeds[number]
         if seed is None:
             return None
-        choices[g] = int(np.flatnonzero(model.active[g] == seed)[0])
+        choices[g] = int(np.flatnonzero(estimate.active[g] == seed)[0])
     options: dict[Pair, int] = {}
     for (u, v), table in problem.pairs.items():
         entry = table.time[choices[u], choices[v]]
@@ -69,13 +73,13 @@ def assignment_of(model: Model, number: int) -> Assignment | None:
     return Assignment(choices=choices, options=options, time=time, memory=memory)
 
 
-def _reason(model: Model, choices: list[int], g: int) -> Reason:
-    group, found = model.coarse.groups[g], model.all[g]
-    own = model.unary(g)
+def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:
+    group, found = estimate.coarse.groups[g], estimate.all[g]
+    own = estimate.unary(g)
     time, memory = own.time[:, 0].copy(), own.memory[:, 0].copy()
     moving = np.zeros(len(found))
-    for u, v in _neighbours(model, g):
-        table = model.pair(min(u, v), max(u, v))
+    for u, v in _neighbours(estimate, g):
+        table = estimate.pair(min(u, v), max(u, v))
         if table is None:
             continue
         other = v if u == g else u
@@ -101,12 +105,15 @@ def _reason(model: Model, choices: list[int], g: int) -> Reason:
 def _across(
     time: NDArray[np.float64], memory: NDArray[np.float64], first: bool, other: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The first option of a pair's table, for every configuration of one group and one of the other."""
+    """The first option of a pair's table, for every configuration of one group and one of the
+    other."""
     if first:
         return time[:, other, 0], memory[:, other, 0]
     return time[other, :, 0], memory[other, :, 0]
 
 
-def _neighbours(model: Model, g: int) -> list[Pair]:
-    found = {(min(a, b), max(a, b)) for a, b in model.links.between if g in (a, b) and a != b}
+def _neighbours(estimate: Estimate, g: int) -> list[Pair]:
+    found = {
+        (min(a, b), max(a, b)) for a, b in estimate.tables.flows.between if g in (a, b) and a != b
+    }
     return sorted(found)

@@ -9,14 +9,17 @@ from graphwright.errors import DoesNotFit, InvalidOption
 from graphwright.ir import Graph, format_bytes
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.partition.plan import Report, plan, sizes_of
+from graphwright.partition.plan import plan, sizes_of
+from graphwright.partition.progress import Progress
+from graphwright.partition.registry import Algorithm
 from graphwright.plans import Plan, figures_of, format_seconds
 from graphwright.tasks import Costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a number of devices takes: seconds, bytes on the fullest device, and the cost of one step in the cluster's currency.
+    """What a number of devices takes: seconds, bytes on the fullest device, and the cost of one
+    step in the cluster's currency.
 
     Without a plan nothing fits; `memory` is then what the smallest plan needs.
     """
@@ -72,12 +75,14 @@ def profile(
     *,
     devices: Iterable[int] | None = None,
     costs: Costs | None = None,
-    report: Report | None = None,
+    report: Progress | None = None,
     **search: object,
 ) -> Profile:
-    """The fastest plan that fits for each number of devices; without `devices`, for every size up to the cluster's own.
+    """The fastest plan that fits for each number of devices; without `devices`, for every size up
+    to the cluster's own.
 
-    Sizes that the cluster cannot have (11 devices of nodes with 8) are left out. `search` as for `plan`.
+    Sizes that the cluster cannot have (11 devices of nodes with 8) are left out. `search` as for
+    `plan`.
 
     >>> gw.profile(graph, "dgx-h100:8", devices=(1, 2, 4, 8, 16, 32, 64))
     """
@@ -86,7 +91,10 @@ def profile(
     sizes = sizes_of(on, wanted)
     if not sizes:
         raise InvalidOption(f"{on.name} cannot have any of {wanted} devices")
-    search = {"points": 4, "baselines": ("data", "zero"), **search}
+    quick: dict[str, object] = {"points": 4, "baselines": ("data", "zero")}
+    if isinstance(search.get("algorithm"), Algorithm):  # which has points of its own
+        del quick["points"]
+    search = {**quick, **search}
     rows = []
     for number, (count, size) in enumerate(sorted(sizes.items())):
         if report is not None:

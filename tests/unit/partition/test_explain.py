@@ -5,12 +5,12 @@ import pytest
 from additive import COSTS, coarse_of
 from graphwright.errors import PlanMismatch
 from graphwright.machine import cluster
-from graphwright.partition import Model, assignment_of, explain, layers, least, other_plan
+from graphwright.partition import assignment_of, explain, layers, least, make_estimate, other_plan
 from random_plans import zoo_graph
 
 
 def fastest(name, on):
-    model = Model(coarse_of(name), cluster(on), COSTS)
+    model = make_estimate(coarse_of(name), cluster(on), COSTS)
     found = least(model.problem())
     return model.plan(found, "fastest"), found
 
@@ -36,7 +36,7 @@ def test_the_runner_up_costs_what_is_said():
     """Data parallelism has better neighbours: taking one of them changes the whole by what was said."""
     coarse, on = coarse_of("mlp"), cluster("p2.8xlarge")
     plan = other_plan("data", coarse, on, COSTS)
-    model = Model(coarse, on, COSTS, plans=[plan])
+    model = make_estimate(coarse, on, COSTS, plans=[plan])
     choices = assignment_of(model, 0).choices
     problem = model.problem()
     before = problem.evaluate(choices.tolist(), {})
@@ -53,7 +53,7 @@ def test_plans_on_some_of_the_devices_have_no_estimate():
     plan = layers(zoo_graph("mlp"), "local:4")
     with pytest.raises(PlanMismatch, match="runs on some of the devices only"):
         explain(coarse_of("mlp"), plan, COSTS)
-    model = Model(coarse_of("mlp"), cluster("local:4"), COSTS, plans=[plan])
+    model = make_estimate(coarse_of("mlp"), cluster("local:4"), COSTS, plans=[plan])
     assert assignment_of(model, 0) is None
 
 

@@ -2,8 +2,9 @@
 
     seconds = launch + max(operations / parts / rate, bytes of the part / bandwidth) * imbalance
 
-`parts` are all ways that the operator's indices are split; what a part reads and writes follows from the layouts. The description counts
-operations and bytes of the whole call. Where the cost model has measurements for the devices, parts are cut out one by one and looked up.
+`parts` are all ways that the operator's indices are split; what a part reads and writes follows
+from the layouts. The description counts operations and bytes of the whole call. Where the cost
+model has measurements for the devices, parts are cut out one by one and looked up.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from graphwright.ir import CONSTANT_OP
 from graphwright.machine import Cluster
 from graphwright.partition.space import Options, num_parts, ways_of
 from graphwright.simulate import CostModel, rate_dtype
-from graphwright.tasks import Costs, Site
+from graphwright.tasks import Costs, GraphFacts
 
 Floats = NDArray[np.float64]
 
 
-class Work:
+class ComputeTimes:
     """Seconds of operators on the slowest devices of a cluster."""
 
-    def __init__(self, site: Site, cluster: Cluster, costs: Costs) -> None:
-        self.site, self.costs = site, costs
+    def __init__(self, facts: GraphFacts, cluster: Cluster, costs: Costs) -> None:
+        self.facts, self.costs = facts, costs
         self.sizes = np.array([axis.size for axis in cluster.axes], dtype=np.float64)
         self.devices = tuple(dict.fromkeys(cluster.devices))
         self.exact = not isinstance(costs, CostModel) or any(
@@ -35,16 +36,16 @@ class Work:
 
     def seconds(self, i: int, found: Options, chosen: NDArray[np.int16]) -> Floats:
         """Seconds of node `i` for rows of option numbers, one for each axis."""
-        if self.site.is_view[i] or self.site.graph.nodes[i].op == CONSTANT_OP:
+        if self.facts.is_view[i] or self.facts.graph.nodes[i].op == CONSTANT_OP:
             return np.zeros(len(chosen))
         rows, inverse = np.unique(chosen, axis=0, return_inverse=True)
         formula = self._looked_up if self.exact else self._by_formula
         return formula(i, found, rows)[inverse.reshape(-1)]
 
     def _by_formula(self, i: int, found: Options, chosen: NDArray[np.int16]) -> Floats:
-        node, types = self.site.graph.nodes[i], self.site.types[i]
-        work = cost(node.op, self.site.attrs[i], types)
-        if work.operations == 0 and work.bytes == 0:
+        node, types = self.facts.graph.nodes[i], self.facts.types[i]
+        whole_call = cost(node.op, self.facts.attrs[i], types)
+        if whole_call.operations == 0 and whole_call.bytes == 0:
             return np.zeros(len(chosen))
         whole, part = 0.0, np.zeros(len(chosen))
         for arg, type in enumerate(types.inputs):
@@ -60,16 +61,16 @@ class Work:
                 ways = np.where(chosen == option, self.sizes, 1.0).prod(axis=1)
                 parts *= ways
                 imbalance *= np.ceil(units / ways) * ways / units
-        read = work.bytes * np.minimum(1.0, part / max(whole, 1))
+        read = whole_call.bytes * np.minimum(1.0, part / max(whole, 1))
         slowest = np.zeros(len(chosen))
         for device in self.devices:
-            arithmetic = work.operations * imbalance / parts / device.rate(rate_dtype(types))
+            arithmetic = whole_call.operations * imbalance / parts / device.rate(rate_dtype(types))
             seconds = device.launch + np.maximum(arithmetic, read / device.bandwidth)
             slowest = np.maximum(slowest, seconds)
         return slowest
 
     def _looked_up(self, i: int, found: Options, chosen: NDArray[np.int16]) -> Floats:
-        node, attrs, types = self.site.graph.nodes[i], self.site.attrs[i], self.site.types[i]
+        node, attrs, types = self.facts.graph.nodes[i], self.facts.attrs[i], self.facts.types[i]
         seconds = np.empty(len(chosen))
         for row, numbers in enumerate(chosen):
             ways = num_parts([found.choices[n] for n in numbers], self.sizes.astype(int).tolist())

@@ -3,11 +3,13 @@
     time(x)   = sum over variables of unary[v].time[x_v]   + sum over pairs (u, v) of pairs[u, v].time[x_u, x_v]
     memory(x) = the same with .memory
 
-A variable is a group of operators that are split alike, a configuration is one way to split them, a pair's table is what moving the
-tensors between two groups takes. An entry of a table may hold several options, such as keeping a moved copy or moving it again:
-the last dim of the arrays; one of them is chosen too. An option that an entry does not have takes infinite time.
+A variable is a group of operators that are split alike, a configuration is one way to split them, a
+pair's table is what moving the tensors between two groups takes. An entry of a table may hold
+several options, such as keeping a moved copy or moving it again: the last dim of the arrays; one of
+them is chosen too. An option that an entry does not have takes infinite time.
 
-Nothing here knows about graphs or devices: algorithms can be tested on random problems, and compared with each other on any.
+Nothing here knows about graphs or devices: algorithms can be tested on random problems, and
+compared with each other on any.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Time and memory of every entry and option; shape (configurations, options), or (of one, of the other, options) for a pair.
+    """Time and memory of every entry and option; shape (configurations, options), or (of one, of
+    the other, options) for a pair.
 
-    `key` is a hash of the content: equal tables have equal keys, so that equal sub-problems are solved once.
+    `key` is a hash of the content: equal tables have equal keys, so that equal sub-problems are
+    solved once.
     """
 
     time: Floats
@@ -80,7 +84,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Assignment:
-    """A configuration for every variable, an option for every table that has some: (v, v) for a variable's own, (u, v) for a pair's."""
+    """A configuration for every variable, an option for every table that has some: (v, v) for a
+    variable's own, (u, v) for a pair's."""
 
     choices: NDArray[np.int64]
     options: Mapping[Pair, int]

@@ -1,4 +1,5 @@
-"""The bytes that Tofu's recursion counts: tensors move along one axis after the other (sections 5.1 and 5.2).
+"""The bytes that Tofu's recursion counts: tensors move along one axis after the other (sections 5.1
+and 5.2).
 
 With k devices along an axis, a tensor of T bytes that goes
 
@@ -8,8 +9,9 @@ With k devices along an axis, a tensor of T bytes that goes
     from terms to all devices              2 (k - 1) T
     and otherwise nothing
 
-over all devices, and that many times over where axes before this one leave every device with all of it. So a choice along an axis moves no less
-the later it is made, and has no fewer alternatives the earlier: what theorem 1 needs.
+over all devices, and that many times over where axes before this one leave every device with all of
+it. So a choice along an axis moves no less the later it is made, and has no fewer alternatives the
+earlier: what theorem 1 needs.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ Floats = NDArray[np.float64]
 
 
 class Stepwise:
-    """Tables of what moving tensors along one axis after the other takes, in bytes; in the place of `moving.Prices`."""
+    """Tables of what moving tensors along one axis after the other takes, in bytes; in the place of
+    `moving.Prices`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.sizes = [axis.size for axis in cluster.axes]

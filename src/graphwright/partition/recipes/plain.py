@@ -3,19 +3,17 @@
 data        every operator is split over the samples of the batch; terms of gradients are added up when they are updated
 layers      consecutive layers on consecutive devices, by the arithmetic in them ("model parallel")
 replicate   every device does everything
-random      a random strategy for every operator
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from graphwright.describe import Soap, Split, cost, node_splits, properties, sample_dims, soap
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, Node, Phase, Role
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.partition.space import random_plan
 from graphwright.plans import (
     Along,
     Choice,
@@ -29,7 +27,7 @@ from graphwright.plans import (
     on_one,
     whole_mesh,
 )
-from graphwright.tasks import Site, place
+from graphwright.tasks import GraphFacts, place
 
 
 def replicate(graph: Graph, cluster: Cluster | str) -> Plan:
@@ -40,9 +38,10 @@ def replicate(graph: Graph, cluster: Cluster | str) -> Plan:
 def data_parallel(
     graph: Graph, cluster: Cluster | str, batch_dim: int | Mapping[str, int] = 0
 ) -> Plan:
-    """Every operator is split over the samples; what has none is computed by all, on terms for as long as it is linear in them."""
+    """Every operator is split over the samples; what has none is computed by all, on terms for as
+    long as it is linear in them."""
     cluster = find_cluster(cluster)
-    site, mesh = Site(graph), whole_mesh(cluster)
+    facts, mesh = GraphFacts(graph), whole_mesh(cluster)
     samples = sample_dims(graph, batch_dim)
     used = _axes_for(_num_samples(graph, batch_dim), mesh.shape)
     made: dict[str, Sharding] = {}
@@ -52,12 +51,12 @@ def data_parallel(
         if split is not None:
             strategy = _spread(split, mesh.shape, used)
         else:
-            strategy = _keep_terms(node, site, i, made, len(mesh.shape))
+            strategy = _keep_terms(node, facts, i, made, len(mesh.shape))
         try:
-            placed = place(node.op, site.attrs[i], site.types[i], strategy, mesh)
+            placed = place(node.op, facts.attrs[i], facts.types[i], strategy, mesh)
         except InvalidStrategy:
             strategy = Strategy((Replicate(),) * len(mesh.shape))
-            placed = place(node.op, site.attrs[i], site.types[i], strategy, mesh)
+            placed = place(node.op, facts.attrs[i], facts.types[i], strategy, mesh)
         made.update(zip(node.outputs, placed.outputs, strict=True))
         strategies[node.name] = strategy
     return make_plan(graph, cluster, strategies, algorithm="data")
@@ -84,7 +83,8 @@ def _num_samples(graph: Graph, batch_dim: int | Mapping[str, int]) -> int:
 
 
 def _axes_for(num_samples: int, shape: tuple[int, ...]) -> frozenset[int]:
-    """The axes to split the batch along, the innermost first, while there is a sample for each part."""
+    """The axes to split the batch along, the innermost first, while there is a sample for each
+    part."""
     ways, used = 1, set()
     for axis in reversed(range(len(shape))):
         if ways * shape[axis] <= num_samples:
@@ -105,12 +105,13 @@ def _spread(split: Split, shape: tuple[int, ...], used: frozenset[int]) -> Strat
 
 
 def _keep_terms(
-    node: Node, site: Site, i: int, made: Mapping[str, Sharding], num_axes: int
+    node: Node, facts: GraphFacts, i: int, made: Mapping[str, Sharding], num_axes: int
 ) -> Strategy:
-    """Let sums that are still to be made pass through, where the operator is linear in all of them together."""
+    """Let sums that are still to be made pass through, where the operator is linear in all of them
+    together."""
     choices: list[Choice] = [Replicate()] * num_axes
     if node.phase is not Phase.UPDATE:
-        linear = properties(node.op, site.attrs[i], site.types[i]).linear
+        linear = properties(node.op, facts.attrs[i], facts.types[i]).linear
         for axis in range(num_axes):
             partial = frozenset(
                 arg
@@ -125,56 +126,40 @@ def _keep_terms(
 
 
 def layers(graph: Graph, cluster: Cluster | str) -> Plan:
-    """Consecutive forward nodes on consecutive devices, in equal shares of the arithmetic; the rest follows its forward node."""
+    """Consecutive forward nodes on consecutive devices, in equal shares of the arithmetic; the rest
+    follows its forward node."""
     cluster = find_cluster(cluster)
-    site = Site(graph)
+    facts = GraphFacts(graph)
     forward = [i for i, node in enumerate(graph.nodes) if node.phase is Phase.FORWARD]
-    work = {
-        i: 1 + cost(graph.nodes[i].op, site.attrs[i], site.types[i]).operations for i in forward
+    arithmetic = {
+        i: 1 + cost(graph.nodes[i].op, facts.attrs[i], facts.types[i]).operations for i in forward
     }
-    total, done = sum(work.values()), 0
+    total, done = sum(arithmetic.values()), 0
     device: dict[str, int] = {}
     for i in forward:
-        share = (done + work[i] / 2) / total
+        share = (done + arithmetic[i] / 2) / total
         device[graph.nodes[i].name] = min(cluster.num_devices - 1, int(share * cluster.num_devices))
-        done += work[i]
+        done += arithmetic[i]
     for node in graph.nodes:
         if node.name not in device:
-            device[node.name] = _follow(graph, site, node, device)
+            device[node.name] = _follow(graph, facts, node, device)
     strategies = {name: on_one(d) for name, d in device.items()}
     return make_plan(graph, cluster, strategies, algorithm="layers")
 
 
-def _follow(graph: Graph, site: Site, node: Node, device: Mapping[str, int]) -> int:
-    """The device of what a node belongs to: its forward partner, its parameter's first reader, or what it reads."""
+def _follow(graph: Graph, facts: GraphFacts, node: Node, device: Mapping[str, int]) -> int:
+    """The device of what a node belongs to: its forward partner, its parameter's first reader, or
+    what it reads."""
     if node.partner is not None and node.partner in device:
         return device[node.partner]
     for name in (node.parameter, *node.inputs):
         if name is None:
             continue
-        if name in site.producer:
-            maker = graph.nodes[site.producer[name][0]].name
+        if name in facts.producer:
+            maker = graph.nodes[facts.producer[name][0]].name
             if maker in device:
                 return device[maker]
-        for reader, _ in site.readers.get(name, ()):
+        for reader, _ in facts.readers.get(name, ()):
             if graph.nodes[reader].name in device:
                 return device[graph.nodes[reader].name]
     return 0
-
-
-BASELINES: dict[str, Callable[[Graph, Cluster | str], Plan]] = {
-    "data": data_parallel,
-    "layers": layers,
-    "replicate": replicate,
-}
-
-
-def baseline(name: str, graph: Graph, cluster: Cluster | str, seed: int = 0) -> Plan:
-    """A plan by the name of its recipe: data, layers, replicate or random."""
-    if name == "random":
-        return random_plan(graph, find_cluster(cluster), seed)
-    if name not in BASELINES:
-        raise InvalidStrategy(
-            f"no recipe {name!r}; one of {', '.join(sorted([*BASELINES, 'random']))}"
-        )
-    return BASELINES[name](graph, cluster)

@@ -1,9 +1,11 @@
-"""Searches over the estimate or the simulator: frontier, elimination, annealing, recursion, greedy; and exact references."""
+"""Searches over the estimate or the simulator: frontier, elimination, annealing, recursion, greedy.
+
+`reference/` holds exact searches for tests and a benchmark; it is not offered here.
+"""
 
 from graphwright.partition.search.annealing import Annealed, anneal
 from graphwright.partition.search.elimination import least
-from graphwright.partition.search.frontier import TRACKING, Tracked, candidates, track
+from graphwright.partition.search.frontier import TRACKING, Tracked, find_candidates, track
 from graphwright.partition.search.greedy import greedy, largest_of_groups
 from graphwright.partition.search.narrow import narrow
 from graphwright.partition.search.recursive import TOFU, Recursion, recursive
-from graphwright.partition.search.reference import solve

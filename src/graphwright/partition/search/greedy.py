@@ -1,4 +1,5 @@
-"""Spartan's greedy orders: decide group by group, each for the least cost given what has been decided.
+"""Spartan's greedy orders: decide group by group, each for the least cost given what has been
+decided.
 
 largest     the group of the largest tensor first, then of the second largest, and so on
 connected   the group first that has the most decided neighbours
@@ -11,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate import Assignment, Model, Problem
+from graphwright.partition.estimate import Assignment, Estimate, Problem
 
 Order = Literal["largest", "connected"]
 
@@ -42,9 +43,9 @@ def greedy(problem: Problem, sizes: list[float], order: Order = "largest") -> As
     return Assignment(choices=choices, options={}, time=time, memory=memory)
 
 
-def largest_of_groups(model: Model) -> list[float]:
+def largest_of_groups(estimate: Estimate) -> list[float]:
     """The bytes of the largest tensor that each group makes or keeps."""
-    graph = model.coarse.site.graph
+    graph = estimate.coarse.facts.graph
     return [
         float(
             max(
@@ -53,5 +54,5 @@ def largest_of_groups(model: Model) -> list[float]:
                 for name in (*graph.nodes[node].outputs, *group.inputs)
             )
         )
-        for group in model.coarse.groups
+        for group in estimate.coarse.groups
     ]

@@ -1,17 +1,19 @@
 """Which configurations of a group are worth tracking, where there are too many for all.
 
-Growing: on many devices a group has thousands of configurations. Start with those that have one joint choice for each level, solve for
-several weights of memory against time, and add to every group what differs in one axis from what the solutions use; until they get no
-better. Each round is solved exactly, for all groups at once, so changes that only pay together are found.
+Growing: on many devices a group has thousands of configurations. Start with those that have one
+joint choice for each level, solve for several weights of memory against time, and add to every
+group what differs in one axis from what the solutions use; until they get no better. Each round is
+solved exactly, for all groups at once, so changes that only pay together are found.
 
 Narrowing: then keep the best few, by an estimate of what the whole plan would cost with each:
 
     message(u -> v, c) = min over c' of  unary[u, c'] + pair[u, v][c', c] + messages into u from elsewhere
     belief(v, c)       = unary[v, c] + messages into v
 
-A few rounds of such messages (min-sum belief propagation: exact on trees, close on graphs of layers) for the same weights. A
-configuration is kept if it is among the best for some weight in some of the groups that are equal to it. What known plans use is always kept.
-Equal groups keep equal configurations, so that their tables stay shared.
+A few rounds of such messages (min-sum belief propagation: exact on trees, close on graphs of
+layers) for the same weights. A configuration is kept if it is among the best for some weight in
+some of the groups that are equal to it. What known plans use is always kept. Equal groups keep
+equal configurations, so that their tables stay shared.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate import Assignment, Model, Pair, Problem, Table
+from graphwright.partition.estimate import Assignment, Estimate, Pair, Problem, Table
 from graphwright.partition.search.elimination import sweep
 
 Floats = NDArray[np.float64]
@@ -36,18 +38,19 @@ WHOLE = 128
 """So many configurations are taken as they are."""
 
 
-def narrow(model: Model, width: int | None) -> Problem:
-    """The problem with about `width` configurations of every group, all of them if None."""
+def narrow(estimate: Estimate, width: int | None) -> Estimate:
+    """The estimate with about `width` configurations of every group, all of them if None."""
     if width is None:
-        return model.problem()
-    most = max((len(found) for found in model.all), default=0)
-    problem = grow(model) if most > max(width, WHOLE) else model.problem()
-    if max((len(t.time) for t in problem.unary), default=0) <= width:
-        return problem
-    scores = _scores(problem)
+        return estimate
+    most = max(map(len, estimate.all), default=0)
+    if most > max(width, WHOLE):
+        estimate = grow(estimate)
+    if max(map(len, estimate.configurations), default=0) <= width:
+        return estimate
+    scores = _scores(estimate.problem())
     kept: dict[int, Ints] = {}
-    for members in _classes(model).values():
-        if len(problem.unary[members[0]].time) <= width:
+    for members in _classes(estimate).values():
+        if len(estimate.configurations[members[0]]) <= width:
             continue
         rank = np.min(
             [np.argsort(np.argsort(scores[g], axis=1, kind="stable"), axis=1) for g in members],
@@ -55,47 +58,45 @@ def narrow(model: Model, width: int | None) -> Problem:
         )
         order = np.lexsort((rank.sum(axis=0), rank.min(axis=0)))
         for g in members:
-            kept[g] = np.sort(model.active[g][order[:width]])
-    model.select(kept)
-    return model.problem()
+            kept[g] = np.sort(estimate.active[g][order[:width]])
+    return estimate.select(kept)
 
 
-def grow(model: Model) -> Problem:
-    """The problem with the configurations around the solutions for several weights."""
-    classes = _classes(model)
-    model.select({g: model.all[g].uniform() for g in range(len(model.all))})
-    problem = model.problem()
+def grow(estimate: Estimate) -> Estimate:
+    """The estimate with the configurations around the solutions for several weights."""
+    classes = _classes(estimate)
+    estimate = estimate.select({g: every.uniform() for g, every in enumerate(estimate.all)})
     before = [np.inf] * len(_WEIGHTS)
     for _ in range(_GROWTHS):
+        problem = estimate.problem()
         weights = _weights(problem)
-        found = sweep(problem, weights)
-        values = [a.time + w * a.memory for a, w in zip(found, weights, strict=True)]
+        solutions = sweep(problem, weights)
+        values = [a.time + w * a.memory for a, w in zip(solutions, weights, strict=True)]
         if all(new > old * (1 - _ENOUGH) for new, old in zip(values, before, strict=True)):
             break
         before = values
-        model.select(_around(model, classes, found))
-        problem = model.problem()
-    return problem
+        estimate = estimate.select(_around(estimate, classes, solutions))
+    return estimate
 
 
 def _around(
-    model: Model, classes: dict[Hashable, list[int]], found: Sequence[Assignment]
+    estimate: Estimate, classes: dict[Hashable, list[int]], solutions: Sequence[Assignment]
 ) -> dict[int, Ints]:
     """What the solutions use in any of the groups that are alike, and what is near."""
     wanted: dict[int, Ints] = {}
     for members in classes.values():
-        used = {int(model.active[g][a.choices[g]]) for g in members for a in found}
-        near = model.all[members[0]].near(np.array(sorted(used), dtype=np.int64))
+        used = {int(estimate.active[g][a.choices[g]]) for g in members for a in solutions}
+        near = estimate.all[members[0]].near(np.array(sorted(used), dtype=np.int64))
         wanted.update(dict.fromkeys(members, near))
     return wanted
 
 
-def _classes(model: Model) -> dict[Hashable, list[int]]:
+def _classes(estimate: Estimate) -> dict[Hashable, list[int]]:
     """Groups that are alike."""
-    found: dict[Hashable, list[int]] = {}
-    for g in range(len(model.all)):
-        found.setdefault(model.key(g), []).append(g)
-    return found
+    classes: dict[Hashable, list[int]] = {}
+    for g in range(len(estimate.all)):
+        classes.setdefault(estimate.key(g), []).append(g)
+    return classes
 
 
 def _weights(problem: Problem) -> list[float]:
@@ -104,7 +105,7 @@ def _weights(problem: Problem) -> list[float]:
     return [w * time / memory if memory > 0 else 0.0 for w in _WEIGHTS]
 
 
-# -- beliefs ------------------------------------------------------------------------------------------
+# -- beliefs ---------------------------------------------------------------------------------------
 
 
 def _scores(problem: Problem) -> list[Floats]:

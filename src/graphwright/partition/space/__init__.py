@@ -1,9 +1,10 @@
-"""What may be chosen: the strategies of operators, the groups that are split alike, and their configurations."""
+"""What may be chosen: the strategies of operators, the groups that are split alike, and their
+configurations."""
 
 from graphwright.partition.space.coarsen import Coarse, Group, Weight, coarsen, signature
 from graphwright.partition.space.configurations import Configurations, add_plans, configure
-from graphwright.partition.space.flows import Given, Link, Links, find_links
-from graphwright.partition.space.group_choices import Joint, joint_choices, typical
+from graphwright.partition.space.flows import Flow, Flows, Given, find_flows
+from graphwright.partition.space.group_choices import GroupChoices, find_group_choices, typical
 from graphwright.partition.space.options import (
     PARTIAL,
     REPLICATED,

@@ -1,4 +1,5 @@
-"""Which operators are split alike: from a graph of thousands of nodes to tens of groups per layer (Tofu section 5.1).
+"""Which operators are split alike: from a graph of thousands of nodes to tens of groups per layer
+(Tofu section 5.1).
 
     x --> [mm] --> [+ bias, gelu] --> [mm] --> [+ bias, dropout, + x, layer norm] --> ...
           dx dw     and gradients     dx dw
@@ -10,9 +11,10 @@
     update  everything that updates one parameter; it says where the parameter and its state live between steps
     free    what is computed from single numbers; every device does it
 
-A view belongs to what makes the viewed tensor, or, for a view of an input, to its reader. Backward operators belong to their forward
-partner; terms of one gradient are added where they are made if they are all made in one group. Everything is derived from
-descriptions; `Coarse.groups` hold every node of the graph that is not free exactly once, so undoing is exact.
+A view belongs to what makes the viewed tensor, or, for a view of an input, to its reader. Backward
+operators belong to their forward partner; terms of one gradient are added where they are made if
+they are all made in one group. Everything is derived from descriptions; `Coarse.groups` hold every
+node of the graph that is not free exactly once, so undoing is exact.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from enum import StrEnum
 
 from graphwright.describe import Combine, Cost, cost, properties, splits
 from graphwright.ir import CONSTANT_OP, Graph, Node, Phase, Role
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 _INTENSITY = 16
-"""Operations for each element read or written from which on an operator counts as heavy, whatever it does."""
+"""Operations for each element read or written from which on an operator counts as heavy, whatever
+it does."""
 
 
 class Weight(StrEnum):
@@ -41,8 +44,9 @@ class Weight(StrEnum):
 class Group:
     """Operators that are split together.
 
-    A slot holds the nodes (by their positions in the graph) that always have the same strategy: one node, or one for each time step.
-    The `lead` slot is the one whose splits name the configurations. `inputs` are the graph inputs that live as the group says.
+    A slot holds the nodes (by their positions in the graph) that always have the same strategy: one
+    node, or one for each time step. The `lead` slot is the one whose splits name the
+    configurations. `inputs` are the graph inputs that live as the group says.
     """
 
     weight: Weight
@@ -59,7 +63,7 @@ class Group:
 class Coarse:
     """A graph in groups; `group_of` and `slot_of` say where each node is, -1 for free ones."""
 
-    site: Site
+    facts: GraphFacts
     groups: tuple[Group, ...]
     group_of: tuple[int, ...]
     slot_of: tuple[int, ...]
@@ -69,16 +73,17 @@ class Coarse:
 
 
 def coarsen(
-    graph: Graph | Site, *, merge_steps: bool = True, merge_siblings: bool = True
+    graph: Graph | GraphFacts, *, merge_steps: bool = True, merge_siblings: bool = True
 ) -> Coarse:
     """Group the nodes of a graph."""
-    site = graph if isinstance(graph, Site) else Site(graph)
-    return _Coarsening(site, merge_steps, merge_siblings).run()
+    facts = graph if isinstance(graph, GraphFacts) else GraphFacts(graph)
+    return _Coarsening(facts, merge_steps, merge_siblings).run()
 
 
 def signature(coarse: Coarse, group: Group) -> Hashable:
-    """What two groups have in common when one is the other in another layer: operators, wiring, and what is a gradient of what."""
-    graph, site = coarse.site.graph, coarse.site
+    """What two groups have in common when one is the other in another layer: operators, wiring, and
+    what is a gradient of what."""
+    graph, facts = coarse.facts.graph, coarse.facts
     number: dict[str, int] = {}
     rows: list[Hashable] = []
 
@@ -95,8 +100,8 @@ def signature(coarse: Coarse, group: Group) -> Hashable:
         rows.append(
             (
                 node.op,
-                site.attrs[i],
-                site.types[i],
+                facts.attrs[i],
+                facts.types[i],
                 node.phase,
                 len(slot),
                 tuple(map(label, node.inputs)),
@@ -108,7 +113,12 @@ def signature(coarse: Coarse, group: Group) -> Hashable:
 
 
 class _Classes:
-    """Disjoint sets of numbers."""
+    """Disjoint sets of numbers.
+
+    SciPy's `DisjointSet` does the same on dictionaries, at several times the time and a second's
+    import; `connected_components` wants all pairs at once, but which sums are joined depends on
+    earlier joins.
+    """
 
     def __init__(self, count: int) -> None:
         self.parent = list(range(count))
@@ -127,12 +137,12 @@ class _Classes:
 
 
 class _Coarsening:
-    def __init__(self, site: Site, merge_steps: bool, merge_siblings: bool) -> None:
-        self.site, self.graph = site, site.graph
+    def __init__(self, facts: GraphFacts, merge_steps: bool, merge_siblings: bool) -> None:
+        self.facts, self.graph = facts, facts.graph
         self.merge_steps, self.merge_siblings = merge_steps, merge_siblings
-        self.nodes = site.graph.nodes
+        self.nodes = facts.graph.nodes
         self.classes = _Classes(len(self.nodes))
-        self.work = _costs(site)
+        self.costs = _costs(facts)
         self.free = self._free()
         self.heavy = [
             node.phase is Phase.FORWARD and i not in self.free and self._is_heavy(i)
@@ -160,7 +170,7 @@ class _Coarsening:
                 for node in slot:
                     group_of[node], slot_of[node] = g, s
         return Coarse(
-            site=self.site,
+            facts=self.facts,
             groups=tuple(groups),
             group_of=tuple(group_of),
             slot_of=tuple(slot_of),
@@ -169,7 +179,8 @@ class _Coarsening:
     # -- what a node is ---------------------------------------------------------------------------
 
     def _free(self) -> set[int]:
-        """Nodes that are computed from single numbers and constants, and those that gather a number of each of several parameters."""
+        """Nodes that are computed from single numbers and constants, and those that gather a number
+        of each of several parameters."""
         single = {name for name in self.graph.inputs if self.graph.tensors[name].type.numel <= 1}
         found: set[int] = set()
         for i, node in enumerate(self.nodes):
@@ -181,34 +192,35 @@ class _Coarsening:
         return found
 
     def _gathers(self, node: Node) -> bool:
-        """Whether an update node reads nothing but single numbers, from the updates of several parameters: the norm of all gradients."""
+        """Whether an update node reads nothing but single numbers, from the updates of several
+        parameters: the norm of all gradients."""
         if node.phase is not Phase.UPDATE:
             return False
-        makers = [self.site.producer.get(name) for name in node.inputs if name is not None]
+        makers = [self.facts.producer.get(name) for name in node.inputs if name is not None]
         owners = {self.nodes[made[0]].parameter for made in makers if made is not None}
         return len(owners) > 1 and all(
             self.graph.tensors[name].type.numel <= 1 for name in node.inputs if name is not None
         )
 
     def _is_heavy(self, i: int) -> bool:
-        node, types = self.nodes[i], self.site.types[i]
-        if self.site.is_view[i] or node.op == CONSTANT_OP:
+        node, types = self.nodes[i], self.facts.types[i]
+        if self.facts.is_view[i] or node.op == CONSTANT_OP:
             return False
         elements = sum(t.numel for t in (*types.inputs, *types.outputs) if t is not None)
-        if self.work[i].operations >= _INTENSITY * elements:
+        if self.costs[i].operations >= _INTENSITY * elements:
             return True
         if any(self._is_matrix(name) for name in node.inputs if name is not None):
-            return not properties(node.op, self.site.attrs[i], types).elementwise
-        return _contracts(self.site, i)
+            return not properties(node.op, self.facts.attrs[i], types).elementwise
+        return _contracts(self.facts, i)
 
     def _is_matrix(self, name: str) -> bool:
         """Whether a tensor is a parameter of two dims or more, or a view of one."""
-        made = self.site.producer.get(name)
-        while made is not None and self.site.is_view[made[0]]:
+        made = self.facts.producer.get(name)
+        while made is not None and self.facts.is_view[made[0]]:
             viewed = next((n for n in self.nodes[made[0]].inputs if n is not None), None)
             if viewed is None:
                 return False
-            name, made = viewed, self.site.producer.get(viewed)
+            name, made = viewed, self.facts.producer.get(viewed)
         tensor = self.graph.tensors[name]
         return tensor.role is Role.PARAMETER and tensor.type.rank >= 2
 
@@ -222,28 +234,29 @@ class _Coarsening:
             if node.phase is not Phase.FORWARD or i in self.free:
                 continue
             for name in node.inputs:
-                made = self.site.producer.get(name) if name is not None else None
+                made = self.facts.producer.get(name) if name is not None else None
                 if made is None or made[0] in self.free:
                     continue
-                if self.site.is_view[i]:
+                if self.facts.is_view[i]:
                     self.classes.join(i, made[0])
                     anchored[i] |= anchored[made[0]]
                 elif not anchored[i] and not anchored[made[0]] and depth[i] == depth[made[0]]:
                     self.classes.join(i, made[0])
-            if self.site.is_view[i] and all(
-                name is None or name not in self.site.producer for name in node.inputs
+            if self.facts.is_view[i] and all(
+                name is None or name not in self.facts.producer for name in node.inputs
             ):
                 self._join_reader(i)
 
     def _join_reader(self, i: int) -> None:
         for name in self.nodes[i].outputs:
-            for reader, _ in self.site.readers[name]:
+            for reader, _ in self.facts.readers[name]:
                 if self.nodes[reader].phase is Phase.FORWARD and reader not in self.free:
                     self.classes.join(i, reader)
                     return
 
     def _depths(self) -> list[int]:
-        """The greatest number of heavy forward nodes on a path to each node; what depends on no data is as deep as its first reader."""
+        """The greatest number of heavy forward nodes on a path to each node; what depends on no
+        data is as deep as its first reader."""
         depth = [0] * len(self.nodes)
         rooted = [False] * len(self.nodes)
         for i, node in enumerate(self.nodes):
@@ -252,7 +265,7 @@ class _Coarsening:
             for name in node.inputs:
                 if name is None:
                     continue
-                made = self.site.producer.get(name)
+                made = self.facts.producer.get(name)
                 if made is None:
                     rooted[i] |= self.graph.tensors[name].role is Role.INPUT
                 else:
@@ -265,14 +278,15 @@ class _Coarsening:
                 readers = [
                     depth[r]
                     for name in self.nodes[i].outputs
-                    for r, _ in self.site.readers[name]
+                    for r, _ in self.facts.readers[name]
                     if self.nodes[r].phase is Phase.FORWARD
                 ]
                 depth[i] = min(readers, default=0)
         return depth
 
     def _join_backward(self) -> list[int]:
-        """Backward nodes with their partners; the sums of terms of a gradient are left for later."""
+        """Backward nodes with their partners; the sums of terms of a gradient are left for
+        later."""
         sums: list[int] = []
         for i, node in enumerate(self.nodes):
             if node.phase is not Phase.BACKWARD or i in self.free:
@@ -284,18 +298,20 @@ class _Coarsening:
         return sums
 
     def _is_sum(self, i: int) -> bool:
-        """Whether a backward node adds up terms of a gradient: linear in all that it reads together, of one shape."""
-        node, types = self.nodes[i], self.site.types[i]
+        """Whether a backward node adds up terms of a gradient: linear in all that it reads
+        together, of one shape."""
+        node, types = self.nodes[i], self.facts.types[i]
         terms = [arg for arg, name in enumerate(node.inputs) if name is not None]
         if len(terms) < 2 or any(types.inputs[arg] != types.outputs[0] for arg in terms):
             return False
-        return frozenset(terms) in properties(node.op, self.site.attrs[i], types).linear
+        return frozenset(terms) in properties(node.op, self.facts.attrs[i], types).linear
 
     def _join_sums(self, sums: list[int]) -> None:
-        """Terms of a gradient are added where they are made if one group makes them all, else where the gradient belongs."""
+        """Terms of a gradient are added where they are made if one group makes them all, else where
+        the gradient belongs."""
         for i in sums:
             makers = [
-                self.site.producer[name][0] if name in self.site.producer else None
+                self.facts.producer[name][0] if name in self.facts.producer else None
                 for name in self.nodes[i].inputs
                 if name is not None
             ]
@@ -307,7 +323,7 @@ class _Coarsening:
 
     def _join_partner(self, i: int) -> None:
         node = self.nodes[i]
-        partner = self.site.position.get(node.partner) if node.partner else None
+        partner = self.facts.position.get(node.partner) if node.partner else None
         if partner is not None and partner not in self.free:
             self.classes.join(i, partner)
         else:
@@ -316,7 +332,7 @@ class _Coarsening:
     def _join_neighbour(self, i: int) -> None:
         """A backward node that nobody is the partner of goes with what makes its first input."""
         for name in self.nodes[i].inputs:
-            made = self.site.producer.get(name) if name is not None else None
+            made = self.facts.producer.get(name) if name is not None else None
             if made is not None and made[0] not in self.free:
                 self.classes.join(i, made[0])
                 return
@@ -332,16 +348,17 @@ class _Coarsening:
                     self.classes.join(i, first.setdefault(node.parameter, i))
 
     def _join_siblings(self) -> None:
-        """Heavy operators of one kind, layer and time step that read the same tensor, which is no parameter, as the same argument."""
+        """Heavy operators of one kind, layer and time step that read the same tensor, which is no
+        parameter, as the same argument."""
         first: dict[Hashable, int] = {}
         for i, node in enumerate(self.nodes):
             if not self.heavy[i]:
                 continue
             for arg, name in enumerate(node.inputs):
-                made = self.site.producer.get(name) if name is not None else None
+                made = self.facts.producer.get(name) if name is not None else None
                 if made is None or self._is_matrix(name or ""):
                     continue
-                key = (name, arg, node.op, self.site.attrs[i], node.layer, node.step)
+                key = (name, arg, node.op, self.facts.attrs[i], node.layer, node.step)
                 self.classes.join(i, first.setdefault(key, i))
 
     def _join_steps(self) -> None:
@@ -351,7 +368,7 @@ class _Coarsening:
         for i, node in enumerate(self.nodes):
             if node.step is None or i in self.free:
                 continue
-            place = (node.module, node.layer, node.phase, node.op, self.site.types[i])
+            place = (node.module, node.layer, node.phase, node.op, self.facts.types[i])
             number = seen[place, node.step] = seen.get((place, node.step), -1) + 1
             self.classes.join(i, first.setdefault((place, number), i))
 
@@ -367,9 +384,9 @@ class _Coarsening:
             key=lambda s: (
                 self.nodes[slots[s][0]].phase is Phase.FORWARD,
                 self.heavy[slots[s][0]],
-                self.work[slots[s][0]].operations if heavy else 0,
-                0 if self.site.is_view[slots[s][0]] else len(_indices(self.site, slots[s][0])),
-                self.work[slots[s][0]].bytes,
+                self.costs[slots[s][0]].operations if heavy else 0,
+                0 if self.facts.is_view[slots[s][0]] else len(_indices(self.facts, slots[s][0])),
+                self.costs[slots[s][0]].bytes,
                 -s,
             ),
         )
@@ -385,9 +402,9 @@ class _Coarsening:
             if node.step is None or not self.merge_steps:
                 slots[i] = [i]
                 continue
-            place = (node.module, node.layer, node.phase, node.op, self.site.types[i])
+            place = (node.module, node.layer, node.phase, node.op, self.facts.types[i])
             number = seen[place, node.step] = seen.get((place, node.step), -1) + 1
-            slots.setdefault((place, number, _indices(self.site, i)), []).append(i)
+            slots.setdefault((place, number, _indices(self.facts, i)), []).append(i)
         return tuple(map(tuple, slots.values()))
 
     def _residents(self, nodes: list[int]) -> tuple[str, ...]:
@@ -396,7 +413,7 @@ class _Coarsening:
             old
             for i in nodes
             for name in self.nodes[i].outputs
-            for old in self.site.replaces.get(name, ())
+            for old in self.facts.replaces.get(name, ())
             if self.graph.tensors[old].type.numel > 1
         ]
         return tuple(
@@ -404,11 +421,11 @@ class _Coarsening:
         )
 
 
-def _costs(site: Site) -> list[Cost]:
+def _costs(facts: GraphFacts) -> list[Cost]:
     """What every node costs; equal calls are asked about once."""
     known: dict[Hashable, Cost] = {}
     found = []
-    for node, attrs, types in zip(site.graph.nodes, site.attrs, site.types, strict=True):
+    for node, attrs, types in zip(facts.graph.nodes, facts.attrs, facts.types, strict=True):
         key = (node.op, attrs, types)
         if key not in known:
             known[key] = cost(node.op, attrs, types)
@@ -416,15 +433,16 @@ def _costs(site: Site) -> list[Cost]:
     return found
 
 
-def _indices(site: Site, i: int) -> tuple[str, ...]:
-    return tuple(s.index for s in splits(site.graph.nodes[i].op, site.attrs[i], site.types[i]))
+def _indices(facts: GraphFacts, i: int) -> tuple[str, ...]:
+    return tuple(s.index for s in splits(facts.graph.nodes[i].op, facts.attrs[i], facts.types[i]))
 
 
-def _contracts(site: Site, i: int) -> bool:
-    """Whether it sums products of two tensors: linear in each of two arguments by itself, along an index that parts of can be added up."""
-    node: Node = site.graph.nodes[i]
-    linear = properties(node.op, site.attrs[i], site.types[i]).linear
+def _contracts(facts: GraphFacts, i: int) -> bool:
+    """Whether it sums products of two tensors: linear in each of two arguments by itself, along an
+    index that parts of can be added up."""
+    node: Node = facts.graph.nodes[i]
+    linear = properties(node.op, facts.attrs[i], facts.types[i]).linear
     if sum(len(arguments) == 1 for arguments in linear) < 2:
         return False
-    found = splits(node.op, site.attrs[i], site.types[i])
+    found = splits(node.op, facts.attrs[i], facts.types[i])
     return any(isinstance(j, Combine) and j.reducer == "sum" for s in found for j in s.joins)

@@ -4,9 +4,10 @@
     a linear layer                                b | b b j      the batch 8 ways, columns 2 ways
                                                   b | b j b      the same thing again: axes of one level are alike, so it is left out
 
-Axes of one level and size are interchangeable: of all orders one is listed, samples outermost, replication innermost, so that groups
-agree on which axis is whose. A level of many axes (128 nodes are 7) gets at most `distinct` different joint choices. Where an operator
-that follows has fewer parts to give than its lead, it is replicated along the axes that are left.
+Axes of one level and size are interchangeable: of all orders one is listed, samples outermost,
+replication innermost, so that groups agree on which axis is whose. A level of many axes (128 nodes
+are 7) gets at most `distinct` different joint choices. Where an operator that follows has fewer
+parts to give than its lead, it is replicated along the axes that are left.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from graphwright.ir import Role
 from graphwright.machine import Cluster
 from graphwright.partition.space.coarsen import Coarse, Group, Weight
 from graphwright.partition.space.flows import storage
-from graphwright.partition.space.group_choices import Joint, typical
+from graphwright.partition.space.group_choices import GroupChoices, typical
 from graphwright.partition.space.options import Codes, Options, can_tile, options
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import Along, Plan, Strategy
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 _ORDER = {Soap.SAMPLE: 0, Soap.ATTRIBUTE: 1, Soap.PARAMETER: 2}
 _MANY = 3
@@ -37,10 +38,12 @@ _MANY = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Configurations:
-    """`choice[configuration, slot, axis]` numbers an option, `rest[configuration, resident, axis]` is a layout; `key` hashes both.
+    """`choice[configuration, slot, axis]` numbers an option, `rest[configuration, resident, axis]`
+    is a layout; `key` hashes both.
 
-    `mix[configuration, :]` counts, level by level, how many axes each joint choice has; negative where a plan brought the configuration.
-    `kinds` are the classes of the joint choices, None for replication, `reduces` whether the lead's result is then a sum of terms.
+    `mix[configuration, :]` counts, level by level, how many axes each joint choice has; negative
+    where a plan brought the configuration. `kinds` are the classes of the joint choices, None for
+    replication, `reduces` whether the lead's result is then a sum of terms.
     """
 
     options: tuple[Options, ...]
@@ -100,7 +103,8 @@ class Configurations:
         return np.flatnonzero((used <= max(1, fewest)) | of_plans)
 
     def near(self, some: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those that differ from one of `some` in the joint choice of one axis at most, and these themselves."""
+        """Those that differ from one of `some` in the joint choice of one axis at most, and these
+        themselves."""
         found = np.zeros(len(self), dtype=bool)
         found[some] = True
         for row in self.mix[some].astype(np.int16):
@@ -111,12 +115,13 @@ class Configurations:
 def configure(
     coarse: Coarse,
     group: Group,
-    joint: Joint,
+    joint: GroupChoices,
     cluster: Cluster,
     space: Space,
     samples: dict[str, frozenset[int]],
 ) -> Configurations:
-    """All configurations of a group in a space; where nothing is possible without replication, those with the most parts that are."""
+    """All configurations of a group in a space; where nothing is possible without replication,
+    those with the most parts that are."""
     kinds = _kinds(coarse, group, joint, samples)
     rows = _rows(joint, kinds, cluster, space)
     choice = joint.choice[rows].swapaxes(1, 2)
@@ -136,7 +141,7 @@ def configure(
         rest=rest,
         mix=mix,
         kinds=tuple(kinds),
-        reduces=tuple(joint.options[joint.lead].reduces[option] for option in joint.tied),
+        reduces=tuple(joint.options[joint.lead].reduces[option] for option in joint.lead_option),
         key=b"",
     )
     return empty.distinct()
@@ -162,7 +167,8 @@ def _most_parts(found: Configurations, group: Group, cluster: Cluster) -> NDArra
 def add_plans(
     coarse: Coarse, group: Group, found: Configurations, plans: Sequence[Plan]
 ) -> tuple[Configurations, list[int | None]]:
-    """The configurations with those that some plans give the group, and where each plan's is, None where it has none."""
+    """The configurations with those that some plans give the group, and where each plan's is, None
+    where it has none."""
     choice, rest, mix, where = [found.choice], [found.rest], [found.mix], []
     for plan in plans:
         own = _from_plan(coarse, group, found, plan)
@@ -184,15 +190,15 @@ def _row(choice: NDArray[np.int16], rest: Codes) -> bytes:
 
 
 def _kinds(
-    coarse: Coarse, group: Group, joint: Joint, samples: dict[str, frozenset[int]]
+    coarse: Coarse, group: Group, joint: GroupChoices, samples: dict[str, frozenset[int]]
 ) -> list[Soap | None]:
     """The class of each joint choice's split of the lead; None for replication."""
-    site = coarse.site
+    facts = coarse.facts
     i = typical(group.slots[group.lead])
-    node = site.graph.nodes[i]
-    by_index = {s.index: s for s in splits(node.op, site.attrs[i], site.types[i])}
+    node = facts.graph.nodes[i]
+    by_index = {s.index: s for s in splits(node.op, facts.attrs[i], facts.types[i])}
     found: list[Soap | None] = []
-    for option in joint.tied:
+    for option in joint.lead_option:
         choice = joint.options[group.lead].choices[option]
         if not isinstance(choice, Along):
             found.append(None)
@@ -200,29 +206,29 @@ def _kinds(
             found.append(Soap.PARAMETER)
         else:
             split = by_index[choice.index]
-            kind = soap(split, node, site.graph, samples)
+            kind = soap(split, node, facts.graph, samples)
             cut = {node.inputs[arg] for arg, _ in split.cut_dims}
             if kind is Soap.ATTRIBUTE and any(
-                n is not None and _is_parameter(site, n) for n in cut
+                n is not None and _is_parameter(facts, n) for n in cut
             ):
                 kind = Soap.PARAMETER
             found.append(kind)
     return found
 
 
-def _is_parameter(site: Site, name: str) -> bool:
+def _is_parameter(facts: GraphFacts, name: str) -> bool:
     """Whether a tensor is a view of a parameter."""
-    return site.graph.tensors[storage(site, name)].role is Role.PARAMETER
+    return facts.graph.tensors[storage(facts, name)].role is Role.PARAMETER
 
 
 def _rows(
-    joint: Joint, kinds: list[Soap | None], cluster: Cluster, space: Space
+    joint: GroupChoices, kinds: list[Soap | None], cluster: Cluster, space: Space
 ) -> NDArray[np.int64]:
     """Numbers of joint choices, [configuration, axis]."""
     sizes = [axis.size for axis in cluster.axes]
     if not sizes:
         return np.zeros((1, 0), dtype=np.int64)
-    reduces = [int(joint.options[joint.lead].reduces[option]) for option in joint.tied]
+    reduces = [int(joint.options[joint.lead].reduces[option]) for option in joint.lead_option]
     rank = {
         number: (9 if kind is None else _ORDER[kind] + 3 * reduces[number], number)
         for number, kind in enumerate(kinds)
@@ -259,12 +265,13 @@ def _rows(
 def _feasible(
     coarse: Coarse,
     group: Group,
-    joint: Joint,
+    joint: GroupChoices,
     cluster: Cluster,
     choice: NDArray[np.int16],
     rest: Codes,
 ) -> tuple[NDArray[np.int16], Codes, NDArray[np.bool_]]:
-    """Leave out what the lead has too few parts for; replicate others where they have. Says which were left in."""
+    """Leave out what the lead has too few parts for; replicate others where they have. Says which
+    were left in."""
     sizes = np.array([axis.size for axis in cluster.axes], dtype=np.int64)
     choice, good = choice.copy(), np.ones(len(choice), dtype=bool)
     for slot, found in enumerate(joint.options):
@@ -297,9 +304,10 @@ def _feasible(
 def _uneven(
     coarse: Coarse, i: int, found: Options, chosen: NDArray[np.int16], sizes: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Where an operator cannot be cut so: asked index by index, only where parts are not all equal."""
-    site, bad = coarse.site, np.zeros(len(chosen), dtype=bool)
-    node = site.graph.nodes[i]
+    """Where an operator cannot be cut so: asked index by index, only where parts are not all
+    equal."""
+    facts, bad = coarse.facts, np.zeros(len(chosen), dtype=bool)
+    node = facts.graph.nodes[i]
     for option, units in enumerate(found.units):
         choice = found.choices[option]
         if not isinstance(choice, Along):
@@ -307,7 +315,7 @@ def _uneven(
         ways = np.where(chosen == option, sizes, 1).prod(axis=1)
         for count in np.unique(ways).tolist():
             if units % count and not can_tile(
-                node.op, site.attrs[i], site.types[i], ((choice.index, count),)
+                node.op, facts.attrs[i], facts.types[i], ((choice.index, count),)
             ):
                 bad |= ways == count
     return bad
@@ -316,8 +324,9 @@ def _uneven(
 def _from_plan(
     coarse: Coarse, group: Group, found: Configurations, plan: Plan
 ) -> tuple[NDArray[np.int16], Codes] | None:
-    """The configuration that a plan gives a group; None where it uses some of the devices only, or splits time steps differently."""
-    nodes, axes = coarse.site.graph.nodes, found.choice.shape[2]
+    """The configuration that a plan gives a group; None where it uses some of the devices only, or
+    splits time steps differently."""
+    nodes, axes = coarse.facts.graph.nodes, found.choice.shape[2]
     choice = np.zeros((len(group.slots), axes), dtype=np.int16)
     for slot, members in enumerate(group.slots):
         strategy = plan.strategy(nodes[typical(members)].name)
@@ -347,8 +356,8 @@ def _resident(
     """Where an input lives under a plan: as it says, or as its first reader needs it."""
     if name in plan.inputs:
         return [getattr(p, "dim", -1) for p in plan.inputs[name].placements]
-    reader, arg = coarse.site.readers[name][0]
-    strategy = plan.strategy(coarse.site.graph.nodes[reader].name)
+    reader, arg = coarse.facts.readers[name][0]
+    strategy = plan.strategy(coarse.facts.graph.nodes[reader].name)
     if strategy.mesh is not None:
         return None
     if coarse.group_of[reader] >= 0 and reader in group.nodes:
@@ -362,7 +371,7 @@ def _resident(
 
 
 def _needed(coarse: Coarse, reader: int, arg: int, strategy: Strategy) -> Codes | None:
-    site = coarse.site
-    found = options(site.graph.nodes[reader].op, site.attrs[reader], site.types[reader])
+    facts = coarse.facts
+    found = options(facts.graph.nodes[reader].op, facts.attrs[reader], facts.types[reader])
     numbers = [found.number(c) for c in strategy.choices]
     return None if None in numbers else found.need[np.array(numbers, dtype=np.int64), arg]

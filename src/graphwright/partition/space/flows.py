@@ -3,8 +3,9 @@
     A: y = mm(x, w)   --y-->   B: gelu(y)          forward
                       <-dy--   B: gelu_backward    backward, reads y again
 
-Memory is counted at one moment: where the graph, run on one device in its own order, holds the most; in training that is about the end of
-the forward pass. A tensor that is there by then and is read later is *held*: where it was made, or as the copy that a reader had moved.
+Memory is counted at one moment: where the graph, run on one device in its own order, holds the
+most; in training that is about the end of the forward pass. A tensor that is there by then and is
+read later is *held*: where it was made, or as the copy that a reader had moved.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from dataclasses import dataclass
 
 from graphwright.ir import Role, TensorType
 from graphwright.partition.space.coarsen import Coarse, Weight
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Flow:
     """One tensor on its way from a group to a group, which may be the same one.
 
-    It is made by output `output` of slot `slot`, or, where `slot` is None, lives between steps as resident number `output`. `readers` are
-    (slot, argument, whether it reads after the fullest moment). `held`: it is there at the fullest moment. `owner`: of all groups
-    that hold it this one counts the original's memory; `kept`: the group that made it needs the original later, too.
+    It is made by output `output` of slot `slot`, or, where `slot` is None, lives between steps as
+    resident number `output`. `readers` are (slot, argument, whether it reads after the fullest
+    moment). `held`: it is there at the fullest moment. `owner`: of all groups that hold it this one
+    counts the original's memory; `kept`: the group that made it needs the original later, too.
     """
 
     type: TensorType
@@ -37,7 +39,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """An input of the graph that no group updates, read by one group; `batch`: it is data, and arrives as the loader splits it."""
+    """An input of the graph that no group updates, read by one group; `batch`: it is data, and
+    arrives as the loader splits it."""
 
     type: TensorType
     batch: bool
@@ -46,39 +49,40 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
-    """How often each link occurs between two groups (the maker first), what groups are given, and which tensors each link stands for."""
+class Flows:
+    """How often each flow occurs between two groups (the maker first), what groups are given, and
+    which tensors each flow stands for."""
 
-    between: dict[tuple[int, int], Counter[Link]]
+    between: dict[tuple[int, int], Counter[Flow]]
     given: dict[int, Counter[Given]]
     held: dict[tuple[int, int], list[str]]
 
 
-def find_links(coarse: Coarse) -> Links:
+def find_flows(coarse: Coarse) -> Flows:
     """Everything that passes between groups and within them."""
-    site = coarse.site
-    fullest = fullest_moment(site)
+    facts = coarse.facts
+    fullest = fullest_moment(facts)
     residents = {
         name: (g, r)
         for g, group in enumerate(coarse.groups)
         if group.weight is Weight.UPDATE
         for r, name in enumerate(group.inputs)
     }
-    between: dict[tuple[int, int], Counter[Link]] = {}
+    between: dict[tuple[int, int], Counter[Flow]] = {}
     given: dict[int, Counter[Given]] = {}
     held: dict[tuple[int, int], list[str]] = {}
     counted: set[str] = set()
-    for name, readings in site.readers.items():
+    for name, readings in facts.readers.items():
         readers: dict[int, dict[tuple[int, int, bool], None]] = {}
         for node, arg in readings:
             g = coarse.group_of[node]
             if g >= 0:
-                after = node > fullest and not site.is_view[node]
+                after = node > fullest and not facts.is_view[node]
                 readers.setdefault(g, {})[coarse.slot_of[node], arg, after] = None
-        type = site.graph.tensors[name].type
-        made = site.producer.get(name)
+        type = facts.graph.tensors[name].type
+        made = facts.producer.get(name)
         if made is None and name not in residents:
-            role = site.graph.tensors[name].role
+            role = facts.graph.tensors[name].role
             for number, (g, found) in enumerate(readers.items()):
                 item = Given(
                     type=type,
@@ -94,7 +98,7 @@ def find_links(coarse: Coarse) -> Links:
             maker, slot, output = residents[name][0], None, residents[name][1]
         else:
             maker, slot, output = coarse.group_of[made[0]], coarse.slot_of[made[0]], made[1]
-        held_as = storage(site, name)
+        held_as = storage(facts, name)
         there = (made is None or made[0] <= fullest) and held_as not in counted
         late = [g for g, found in readers.items() if any(r[2] for r in found)]
         if there and late and made is not None:
@@ -102,7 +106,7 @@ def find_links(coarse: Coarse) -> Links:
         owner = next((g for g in late if g != maker), maker)
         for g, found in readers.items():
             holds = there and g in late
-            link = Link(
+            flow = Flow(
                 type=type,
                 slot=slot,
                 output=output,
@@ -111,37 +115,37 @@ def find_links(coarse: Coarse) -> Links:
                 owner=holds and made is not None and g == owner,
                 kept=holds and made is not None and maker in late,
             )
-            between.setdefault((maker, g), Counter())[link] += 1
+            between.setdefault((maker, g), Counter())[flow] += 1
             if holds and maker != g:
                 held.setdefault((maker, g), []).append(name)
-    return Links(between=between, given=given, held=held)
+    return Flows(between=between, given=given, held=held)
 
 
-def storage(site: Site, name: str) -> str:
+def storage(facts: GraphFacts, name: str) -> str:
     """The tensor whose memory a view shares."""
-    made = site.producer.get(name)
-    while made is not None and site.is_view[made[0]]:
-        viewed = next((n for n in site.graph.nodes[made[0]].inputs if n is not None), None)
+    made = facts.producer.get(name)
+    while made is not None and facts.is_view[made[0]]:
+        viewed = next((n for n in facts.graph.nodes[made[0]].inputs if n is not None), None)
         if viewed is None:
             return name
-        name, made = viewed, site.producer.get(viewed)
+        name, made = viewed, facts.producer.get(viewed)
     return name
 
 
-def fullest_moment(site: Site) -> int:
+def fullest_moment(facts: GraphFacts) -> int:
     """The node after which the most bytes are held, in the graph's own order on one device."""
     last: dict[str, int] = {}
     birth: dict[str, int] = {}
-    for i, node in enumerate(site.graph.nodes):
+    for i, node in enumerate(facts.graph.nodes):
         for name in node.inputs:
             if name is not None:
-                last[storage(site, name)] = i
+                last[storage(facts, name)] = i
         for name in node.outputs:
-            if not site.is_view[i]:
+            if not facts.is_view[i]:
                 birth[name] = i
-    change = [0] * (len(site.graph.nodes) + 1)
+    change = [0] * (len(facts.graph.nodes) + 1)
     for name, i in birth.items():
-        nbytes = site.graph.tensors[name].type.nbytes
+        nbytes = facts.graph.tensors[name].type.nbytes
         change[i] += nbytes
         change[max(i, last.get(name, i)) + 1] -= nbytes
     most = total = where = 0

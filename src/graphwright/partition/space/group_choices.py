@@ -1,7 +1,8 @@
 """How the operators of a group follow its lead along one axis.
 
-Splitting the lead's index fixes the layouts of what it reads and makes; every other operator of the group then takes the choice that
-moves the fewest bytes, given the layouts known so far, neighbours first. A gradient is wanted in the layout of what it is the gradient of.
+Splitting the lead's index fixes the layouts of what it reads and makes; every other operator of the
+group then takes the choice that moves the fewest bytes, given the layouts known so far, neighbours
+first. A gradient is wanted in the layout of what it is the gradient of.
 
     mm: j          w split by columns, y by columns        column-parallel
     grad of x      reads w and dy, both split by columns: sums over them, so dx is a sum of terms
@@ -12,7 +13,7 @@ So a group has about as many joint choices as its lead has splits, however many 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,105 +23,107 @@ from graphwright.ir import Phase, Role, TensorType
 from graphwright.partition.space.coarsen import Coarse, Group, Weight
 from graphwright.partition.space.options import PARTIAL, REPLICATED, Codes, Options, options
 from graphwright.plans import Along, Replicate
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 _TIE = 1e-3
-"""What replication costs, as a share of the bytes touched, so that among equals an operator is split."""
+"""What replication costs, as a share of the bytes touched, so that among equals an operator is
+split."""
 _FEW = 16
 """A reduced index, or a dim of a parameter, of fewer elements is not split."""
 _HEAVY = 1.0
 """The same for heavy operators, which are to be split where they can be."""
 _HOPE = 0.5
-"""How much it counts that an output is not in the layout hoped for, against an input that is not in the layout needed."""
+"""How much it counts that an output is not in the layout hoped for, against an input that is not in
+the layout needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Joint:
-    """The joint choices of a group along one axis: `choice[joint, slot]` numbers an option of the slot's operator.
+class GroupChoices:
+    """The joint choices of a group along one axis.
 
-    `rest[joint, resident]` is the layout in which an input that the group updates lives between steps; `tied` tells for each joint
-    choice which option of the lead it follows.
+    choice[joint, slot]      numbers an option of the slot's operator
+    rest[joint, resident]    the layout in which an input that the group updates lives between steps
+    lead_option[joint]       which option of the lead it follows
     """
 
     options: tuple[Options, ...]
     lead: int
     choice: NDArray[np.int16]
     rest: Codes
-    tied: NDArray[np.int16]
+    lead_option: NDArray[np.int16]
 
 
-def joint_choices(coarse: Coarse, group: Group, *, reduction: bool = True) -> Joint:
-    """Every joint choice of a group, replication of everything first; without `reduction` no operator's result is a sum of terms."""
-    follow = _Following(coarse.site, group, reduction)
+def find_group_choices(coarse: Coarse, group: Group, *, reduction: bool = True) -> GroupChoices:
+    """Every joint choice of a group, replication of everything first; without `reduction` no
+    operator's result is a sum of terms."""
+    followers = _Followers(coarse.facts, group, reduction)
     rows: dict[tuple[int, ...], int] = {}
-    for option, choice in enumerate(follow.options[group.lead].choices):
+    for option, choice in enumerate(followers.options[group.lead].choices):
         if isinstance(choice, Replicate):
             rows[(0,) * len(group.slots)] = option
-        elif isinstance(choice, Along) and _worthwhile(group, follow, option, reduction):
-            rows.setdefault(tuple(follow.from_lead(option)), option)
-    chosen = np.array(list(rows), dtype=np.int16).reshape(len(rows), len(group.slots))
-    tied = np.array(list(rows.values()), dtype=np.int16)
-    if group.weight is Weight.UPDATE:
-        return _with_residents(coarse.site, group, follow, chosen, tied)
-    rest = np.zeros((len(chosen), 0), dtype=np.int8)
-    return Joint(
-        options=tuple(follow.options), lead=group.lead, choice=chosen, rest=rest, tied=tied
+        elif isinstance(choice, Along) and _worthwhile(group, followers, option, reduction):
+            rows.setdefault(tuple(followers.from_lead(option)), option)
+    every = GroupChoices(
+        options=tuple(followers.options),
+        lead=group.lead,
+        choice=np.array(list(rows), dtype=np.int16).reshape(len(rows), len(group.slots)),
+        rest=np.zeros((len(rows), 0), dtype=np.int8),
+        lead_option=np.array(list(rows.values()), dtype=np.int16),
     )
+    return _with_residents(coarse.facts, group, every) if group.weight is Weight.UPDATE else every
 
 
-def _worthwhile(group: Group, follow: _Following, option: int, reduction: bool) -> bool:
-    """Whether the lead is to be split so: the few rows and columns of a kernel are neither added up from parts nor stored in parts."""
-    found = follow.options[group.lead]
-    if found.reduces[option]:
-        return reduction and found.extent[option] >= _FEW
+def _worthwhile(group: Group, followers: _Followers, option: int, reduction: bool) -> bool:
+    """Whether the lead is to be split so: the few rows and columns of a kernel are neither added up
+    from parts nor stored in parts."""
+    lead = followers.options[group.lead]
+    if lead.reduces[option]:
+        return reduction and lead.extent[option] >= _FEW
     if group.weight is not Weight.UPDATE:
         return True
-    return found.extent[option] >= _FEW or found.extent[option] == max(found.extent)
+    return lead.extent[option] >= _FEW or lead.extent[option] == max(lead.extent)
 
 
-def _with_residents(
-    site: Site, group: Group, follow: _Following, choice: NDArray[np.int16], tied: NDArray[np.int16]
-) -> Joint:
-    """Where what is updated lives: as it is updated, or (parameters only) whole on every device (ZeRO's first stage)."""
+def _with_residents(facts: GraphFacts, group: Group, every: GroupChoices) -> GroupChoices:
+    """Where what is updated lives: as it is updated, or (parameters only) whole on every device
+    (ZeRO's first stage)."""
     slot_of = {node: s for s, slot in enumerate(group.slots) for node in slot}
-    rows, rests, follows = [], [], []
-    for row, option in zip(choice, tied, strict=True):
+    numbers, rests = [], []
+    for number, row in enumerate(every.choice):
         rest = []
         for name in group.inputs:
-            found = [
-                int(follow.options[slot_of[r]].need[row[slot_of[r]], arg])
-                for r, arg in site.readers[name]
+            needed = [
+                int(every.options[slot_of[r]].need[row[slot_of[r]], arg])
+                for r, arg in facts.readers[name]
                 if r in slot_of
             ]
-            rest.append(found[0] if found and found[0] >= 0 else REPLICATED)
+            rest.append(needed[0] if needed and needed[0] >= 0 else REPLICATED)
         whole = [
-            REPLICATED if site.graph.tensors[name].role is Role.PARAMETER else code
+            REPLICATED if facts.graph.tensors[name].role is Role.PARAMETER else code
             for name, code in zip(group.inputs, rest, strict=True)
         ]
         for variant in dict.fromkeys((tuple(rest), tuple(whole))):
-            rows.append(row)
+            numbers.append(number)
             rests.append(variant)
-            follows.append(option)
-    return Joint(
-        options=tuple(follow.options),
-        lead=group.lead,
-        choice=np.array(rows, dtype=np.int16).reshape(len(rows), len(group.slots)),
-        rest=np.array(rests, dtype=np.int8).reshape(len(rows), len(group.inputs)),
-        tied=np.array(follows, dtype=np.int16),
+    return replace(
+        every,
+        choice=every.choice[numbers],
+        rest=np.array(rests, dtype=np.int8).reshape(len(rests), len(group.inputs)),
+        lead_option=every.lead_option[numbers],
     )
 
 
-class _Following:
+class _Followers:
     """The operators of a group, one for each slot, and the tensors between them."""
 
-    def __init__(self, site: Site, group: Group, reduction: bool) -> None:
-        self.site, self.group, self.graph = site, group, site.graph
+    def __init__(self, facts: GraphFacts, group: Group, reduction: bool) -> None:
+        self.facts, self.group, self.graph = facts, group, facts.graph
         self.reduction = reduction
         self.nodes = [typical(slot) for slot in group.slots]
         self.options = [
-            options(self.graph.nodes[i].op, site.attrs[i], site.types[i]) for i in self.nodes
+            options(self.graph.nodes[i].op, facts.attrs[i], facts.types[i]) for i in self.nodes
         ]
-        self.is_view = [site.is_view[i] for i in self.nodes]
+        self.is_view = [facts.is_view[i] for i in self.nodes]
         self.families = self._families()
         self.base = self._bases()
         self.touching: dict[str, list[int]] = {}
@@ -133,7 +136,8 @@ class _Following:
     def _bases(self) -> dict[str, str]:
         """What each tensor is the gradient of, or the tensor itself.
 
-        What backward operators read and nobody in the group makes is the gradient of the forward output of its type.
+        What backward operators read and nobody in the group makes is the gradient of the forward
+        output of its type.
         """
         forward = [self.graph.nodes[i] for i in self.nodes]
         forward = [node for node in forward if node.phase is Phase.FORWARD]
@@ -185,7 +189,8 @@ class _Following:
             decide(slot, self._best(slot, known, wanted))
 
     def _families(self) -> list[list[int]]:
-        """The lead with its backward operators, and those that do the same beside it (key and value beside query), in the same order."""
+        """The lead with its backward operators, and those that do the same beside it (key and value
+        beside query), in the same order."""
         if self.group.weight is not Weight.HEAVY:
             return [[self.group.lead]]
         place = {self.graph.nodes[i].name: s for s, i in enumerate(self.nodes)}
@@ -208,7 +213,8 @@ class _Following:
         )
 
     def _ready(self, slot: int, known: dict[str, set[int]], wanted: dict[str, set[int]]) -> int:
-        """Views come first, but a view is decided only when what it views has been made, or what it shows is wanted: not for being free."""
+        """Views come first, but a view is decided only when what it views has been made, or what it
+        shows is wanted: not for being free."""
         if not self.is_view[slot]:
             return 1
         node = self.graph.nodes[self.nodes[slot]]
@@ -300,12 +306,14 @@ class _Following:
 
 
 def typical(slot: tuple[int, ...]) -> int:
-    """The node that stands for a slot: of a middle time step, as the first and the last may differ."""
+    """The node that stands for a slot: of a middle time step, as the first and the last may
+    differ."""
     return slot[len(slot) // 2]
 
 
 def _move(have: int, want: int) -> float:
-    """What a byte costs from one layout to another along one axis: gathering 1, adding up and gathering 2."""
+    """What a byte costs from one layout to another along one axis: gathering 1, adding up and
+    gathering 2."""
     if have in (want, REPLICATED):
         return 0.0
     if have == PARTIAL:

@@ -1,4 +1,5 @@
-"""What one operator can do along one axis, in numbers: the layouts that it needs and makes under each of its choices.
+"""What one operator can do along one axis, in numbers: the layouts that it needs and makes under
+each of its choices.
 
     aten.mm, out[i, j] = sum over k        a    b    out
     0  -      replicated                  -1   -1   -1
@@ -7,8 +8,8 @@
     3  k      the reduced index            1    0   -2
     4  +0     terms of a pass through     -2   -1   -2
 
-A layout is the number of the dim that the axis splits, REPLICATED or PARTIAL. Along several axes an operator chooses axis by axis, so a
-layout of a tensor over all axes is a row of such numbers.
+A layout is the number of the dim that the axis splits, REPLICATED or PARTIAL. Along several axes an
+operator chooses axis by axis, so a layout of a tensor over all axes is a row of such numbers.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ Codes = NDArray[np.int8]
 class Options:
     """The choices of a call along one axis, replication first.
 
-    `need[option, argument]` and `made[option, output]` are layouts; `units` how many parts an option allows at most, 0 for no
-    split; `extent` and `quantum` the size of its index and where cuts may be. `clashes` are pairs of options that cut the same dim of
-    something, and so do not go together.
+    `need[option, argument]` and `made[option, output]` are layouts; `units` how many parts an
+    option allows at most, 0 for no split; `extent` and `quantum` the size of its index and where
+    cuts may be. `clashes` are pairs of options that cut the same dim of something, and so do not go
+    together.
     """
 
     choices: tuple[Choice, ...]

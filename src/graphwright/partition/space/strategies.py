@@ -1,4 +1,5 @@
-"""The strategies that operators may have: for every axis one of its splits or replication, on all devices or on some (FlexFlow's SOAP).
+"""The strategies that operators may have: for every axis one of its splits or replication, on all
+devices or on some (FlexFlow's SOAP).
 
 Each published system searches a part of one space:
 
@@ -18,20 +19,22 @@ from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph, Node
 from graphwright.machine import Cluster
 from graphwright.plans import Along, Choice, Mesh, Plan, Replicate, Strategy, make_plan, whole_mesh
-from graphwright.tasks import Site, place_node
+from graphwright.tasks import GraphFacts, place_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     """Which strategies a search may use.
 
-    `replication`: operators that can be split may still be computed by several devices along an axis. `reduction`: results may be sums of
-    terms from several devices. `batch_only`: nothing but samples is split. `roles` says for every axis what it splits for all
-    operators alike, "sample" or "other" (Mesh-TensorFlow's one mesh with named dims). `single_split`: one choice for all axes
-    (each tensor chopped along one dim). `reuse`: a tensor that was moved may be moved again for the backward instead of being kept.
-    `loader`: the batch arrives split by samples; otherwise as its readers need it. `batch_dim` is the dim of the step's data that runs over
-    samples, 1 for sequences that have time first. `width` is how many configurations of a group are
-    kept for an exact search, None for all; `distinct` how many joint choices one level of many axes may mix.
+    `replication`: operators that can be split may still be computed by several devices along an
+    axis. `reduction`: results may be sums of terms from several devices. `batch_only`: nothing but
+    samples is split. `roles` says for every axis what it splits for all operators alike, "sample"
+    or "other" (Mesh-TensorFlow's one mesh with named dims). `single_split`: one choice for all axes
+    (each tensor chopped along one dim). `reuse`: a tensor that was moved may be moved again for the
+    backward instead of being kept. `loader`: the batch arrives split by samples; otherwise as its
+    readers need it. `batch_dim` is the dim of the step's data that runs over samples, 1 for
+    sequences that have time first. `width` is how many configurations of a group are kept for an
+    exact search, None for all; `distinct` how many joint choices one level of many axes may mix.
     """
 
     replication: bool = True
@@ -64,7 +67,8 @@ _SUBSET = 0.25
 def random_strategy(
     rng: Random, splits: tuple[Split, ...], cluster: Cluster, *, subsets: bool = True
 ) -> Strategy:
-    """A random strategy; whether several splits of one call go together is for the caller to see."""
+    """A random strategy; whether several splits of one call go together is for the caller to
+    see."""
     mesh = None
     shape = whole_mesh(cluster).shape
     if subsets and shape and rng.random() < _SUBSET:
@@ -84,7 +88,8 @@ def random_strategy(
 
 
 def _random_mesh(rng: Random, cluster: Cluster) -> Mesh:
-    """The devices beneath some prefix of the axes: one node of several, one pair of a node, one device."""
+    """The devices beneath some prefix of the axes: one node of several, one pair of a node, one
+    device."""
     shape = whole_mesh(cluster).shape
     inner = shape[rng.randint(1, len(shape)) :]
     count = prod(inner)
@@ -94,22 +99,23 @@ def _random_mesh(rng: Random, cluster: Cluster) -> Mesh:
 
 def random_plan(graph: Graph, cluster: Cluster, seed: int = 0, *, subsets: bool = True) -> Plan:
     """A random strategy for every node."""
-    rng, site = Random(seed), Site(graph)
+    rng, facts = Random(seed), GraphFacts(graph)
     strategies = {
-        node.name: valid_strategy(rng, site, node, cluster, subsets=subsets) for node in graph.nodes
+        node.name: valid_strategy(rng, facts, node, cluster, subsets=subsets)
+        for node in graph.nodes
     }
     return make_plan(graph, cluster, strategies, algorithm="random", seed=seed)
 
 
 def valid_strategy(
-    rng: Random, site: Site, node: Node, cluster: Cluster, *, subsets: bool = True
+    rng: Random, facts: GraphFacts, node: Node, cluster: Cluster, *, subsets: bool = True
 ) -> Strategy:
     """A random strategy that the node can follow."""
-    splits = node_splits(site.graph, node)
+    splits = node_splits(facts.graph, node)
     for _ in range(8):
         found = random_strategy(rng, splits, cluster, subsets=subsets)
         try:
-            place_node(site, node, found, cluster)
+            place_node(facts, node, found, cluster)
         except InvalidStrategy:
             continue
         return found

@@ -1,5 +1,6 @@
 """The additive problem of a graph: what its tables add up to, against simulated and recomputed figures, and the way back to plans."""
 
+from dataclasses import FrozenInstanceError
 from math import isfinite
 
 import numpy as np
@@ -19,16 +20,16 @@ from graphwright import zoo
 from graphwright.ir import Role
 from graphwright.machine import cluster
 from graphwright.partition import (
-    Model,
     Space,
     Weight,
     assignment_of,
     coarsen,
     least,
+    make_estimate,
     narrow,
-    solve,
     track,
 )
+from graphwright.partition.search.reference.milp import solve
 from graphwright.plans import local_bytes
 from graphwright.simulate import simulate
 from graphwright.tasks import expand
@@ -62,7 +63,7 @@ def test_plans_of_assignments_can_be_expanded_and_give_the_assignment_back(name,
     found = random_assignment(problem, np.random.default_rng(2))
     plan = model.plan(found, "random")
     assert len(expand(graph, plan, costs=COSTS)) > 0
-    again = Model(model.coarse, model.cluster, COSTS, plans=[plan])
+    again = make_estimate(model.coarse, model.cluster, COSTS, plans=[plan])
     back = assignment_of(again, 0)
     assert back is not None
     same = again.problem().evaluate(back.choices.tolist(), {})
@@ -73,7 +74,7 @@ def test_plans_of_assignments_can_be_expanded_and_give_the_assignment_back(name,
 def test_parameters_and_states_are_counted_where_they_live(name, on):
     """Updates' own memory is exactly the bytes that the fullest device has of what they write."""
     model, problem = model_of(name, on), problem_of(name, on)
-    graph = model.coarse.site.graph
+    graph = model.coarse.facts.graph
     rng = np.random.default_rng(3)
     found = random_assignment(problem, rng)
     plan = model.plan(found, "random")
@@ -101,8 +102,8 @@ def test_parameters_and_states_are_counted_where_they_live(name, on):
 def test_estimates_rank_plans_as_the_simulator_does(workload, on):
     """From good plans to random ones, where operators take longer than starting them."""
     graph = workload.capture()
-    model = Model(coarsen(graph), cluster(on), COSTS)
-    problem = narrow(model, 16)
+    model = narrow(make_estimate(coarsen(graph), cluster(on), COSTS), 16)
+    problem = model.problem()
     points = track(problem, precision=0.1).points
     rng, rows = np.random.default_rng(4), []
     for number in range(12):
@@ -131,7 +132,7 @@ def test_data_arrives_as_the_loader_splits_it():
     graph = zoo_graph("gpt2")
     data = [n for n in graph.inputs if graph.tensors[n].role is Role.INPUT]
     for loader in (True, False):
-        model = Model(coarse_of("gpt2"), cluster("local:4"), COSTS, Space(loader=loader))
+        model = make_estimate(coarse_of("gpt2"), cluster("local:4"), COSTS, Space(loader=loader))
         plan = model.plan(least(model.problem()), "fastest")
         for name in data:
             assert (name in plan.inputs) == loader
@@ -163,14 +164,19 @@ def test_equal_layers_share_their_tables():
     assert all(isfinite(float(t.time.min())) for t in problem.unary)
 
 
-def test_selecting_and_taking_back():
-    model = Model(coarse_of("mlp"), cluster("p2.8xlarge"), COSTS)
-    whole = least(model.problem()).time
-    model.select({0: np.array([0])})
-    assert len(model.configurations[0]) == 1
-    assert least(model.problem()).time >= whole
-    model.select({0: np.arange(len(model.all[0]))})
-    assert least(model.problem()).time == whole
+def test_selecting_leaves_the_estimate_as_it_is_and_shares_its_tables():
+    whole = make_estimate(coarse_of("mlp"), cluster("p2.8xlarge"), COSTS)
+    before = whole.problem()
+    part = whole.select({0: np.array([0])})
+    assert len(part.configurations[0]) == 1
+    assert len(whole.configurations[0]) == len(whole.all[0]) > 1
+    assert least(part.problem()).time >= least(before).time
+    assert part.unary(1) is whole.unary(1)
+    again = part.select({0: np.arange(len(whole.all[0]))})
+    assert all(a is b for a, b in zip(again.problem().unary, before.unary, strict=True))
+    assert all(again.problem().pairs[pair] is table for pair, table in before.pairs.items())
+    with pytest.raises(FrozenInstanceError):
+        whole.active = part.active
 
 
 def test_one_device_moves_nothing():
@@ -185,12 +191,12 @@ def test_one_device_moves_nothing():
 def test_what_is_on_its_way_counts_by_a_share():
     """Of two plans that hold the same, the one that gathers a weight for each use is the larger."""
     graph = zoo.load("mlp", batch_size=256).capture()
-    model = Model(coarsen(graph), cluster("local:4"), COSTS)
-    assert 0 < model.transit <= 0.3
+    model = make_estimate(coarsen(graph), cluster("local:4"), COSTS)
+    assert 0 < model.tables.transit <= 0.3
     counted = model.problem()
-    model.transit = 0.0
-    model._tables.clear()
-    held = model.problem()
+    nobody = make_estimate(coarsen(graph), cluster("local:4"), COSTS)
+    nobody.tables.transit = 0.0
+    held = nobody.problem()
     for pair, table in counted.pairs.items():
         assert (table.memory >= held.pairs[pair].memory).all()
     gathered = [

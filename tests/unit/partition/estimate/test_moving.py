@@ -62,7 +62,7 @@ def test_a_price_that_is_no_line_keeps_the_points_and_interpolates_bandwidths():
             return 0.0
 
         def communicate(self, traffic):
-            one_by_one = traffic.kind in ("send", "exchange")
+            one_by_one = traffic.kind.edges == "messages"
             return analytic(traffic) if one_by_one else measured.time(traffic.nbytes)
 
     machine = cluster("local:4")

@@ -11,10 +11,10 @@ from graphwright.machine import cluster
 from graphwright.partition import (
     RECIPES,
     SYSTEMS,
-    Model,
     Weight,
     assignment_of,
     least,
+    make_estimate,
     narrow,
     other_plan,
 )
@@ -46,7 +46,7 @@ def test_every_plan_can_be_followed(name, on, system):
     plan = other_plan(system, coarse, cluster(on), COSTS)
     assert plan.algorithm == system
     for node in graph.nodes:
-        place_node(coarse.site, node, plan.strategy(node.name), plan.cluster)
+        place_node(coarse.facts, node, plan.strategy(node.name), plan.cluster)
 
 
 def choices_of(plan, node):
@@ -95,8 +95,8 @@ def test_all_row_lives_in_rows():
 
 
 def least_bytes(name, on, space):
-    model = Model(coarse_of(name), cluster(on), COSTS, space, measure="bytes")
-    return least(narrow(model, None)).time
+    estimate = make_estimate(coarse_of(name), cluster(on), COSTS, space, measure="bytes")
+    return least(narrow(estimate, None).problem()).time
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet", "gpt2", "rnnlm-2"])
@@ -106,7 +106,7 @@ def test_restrictions_never_move_fewer_bytes(name):
     free = least_bytes(name, on, TOFU)
     assert least_bytes(name, on, replace(TOFU, reduction=False)) >= free * (1 - 1e-9)
     assert least_bytes(name, on, replace(TOFU, single_split=True)) >= free * (1 - 1e-9)
-    model = Model(
+    model = make_estimate(
         coarse_of(name),
         cluster(on),
         COSTS,
@@ -124,7 +124,7 @@ def test_restrictions_never_move_fewer_bytes(name):
 def test_optcnn_is_the_fastest_by_its_estimate():
     coarse, on = coarse_of("lenet"), cluster("p2.8xlarge")
     plans = [other_plan(n, coarse, on, COSTS) for n in ("optcnn", "data", "zero", "tofu")]
-    model = Model(coarse, on, COSTS, plans=plans)
+    model = make_estimate(coarse, on, COSTS, plans=plans)
     times = [assignment_of(model, n).time for n in range(len(plans))]
     assert times[0] == min(times)
 
@@ -136,11 +136,11 @@ def test_one_device():
 
 
 def test_a_rule_that_allows_nothing_leaves_replication():
-    model = Model(coarse_of("mlp"), cluster("local:4"), COSTS)
+    model = make_estimate(coarse_of("mlp"), cluster("local:4"), COSTS)
     g = next(g for g, x in enumerate(model.coarse.groups) if x.weight is Weight.HEAVY)
     group = model.coarse.groups[g]
-    (only,) = most_split(model.all[g], group, lambda *_: False, model)
+    (only,) = most_split(model.all[g], group, lambda *_: False, model.cluster)
     assert (model.all[g].choice[only] == 0).all()
-    many = most_split(model.all[g], group, lambda *_: True, model)
+    many = most_split(model.all[g], group, lambda *_: True, model.cluster)
     split = np.array(model.all[g].options[group.lead].units)[model.all[g].choice[many, group.lead]]
     assert (split > 0).all()

@@ -10,10 +10,8 @@ import pytest
 from graphwright import zoo
 from graphwright.errors import InvalidOption, NothingFound
 from graphwright.machine import cluster
-from graphwright.partition import data_parallel, layers, replicate
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.recipes.systems import other_plan
-from graphwright.partition.search.annealing.alignment import Following
+from graphwright.partition import data_parallel, layers, make_estimate, other_plan, replicate
+from graphwright.partition.search.annealing.alignment import Alignment
 from graphwright.partition.search.annealing.chains import anneal
 from graphwright.partition.search.annealing.proposals import (
     Proposal,
@@ -22,13 +20,13 @@ from graphwright.partition.search.annealing.proposals import (
     random_axes,
 )
 from graphwright.partition.search.reference.exhaustive import search
-from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.partition.search.reference.lower_bounds import chains, tabulate
 from graphwright.partition.space.coarsen import Weight, coarsen
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import Mesh, make_plan, whole_mesh
 from graphwright.simulate import CostModel, simulate
-from graphwright.tasks import Expansion
+from graphwright.tasks import Expansion, find_moves
 
 FOUR = cluster("flexflow-p100:1")
 COSTS = CostModel(measured=False)
@@ -41,11 +39,11 @@ def coarse_of(name="mlp", batch_size=None):
 
 @cache
 def model_of(name="mlp", batch_size=None, subsets=True):
-    return Model(coarse_of(name, batch_size), FOUR, COSTS, Space(subsets=subsets))
+    return make_estimate(coarse_of(name, batch_size), FOUR, COSTS, Space(subsets=subsets))
 
 
 def start(coarse, make=data_parallel):
-    return make(coarse.site.graph, FOUR)
+    return make(coarse.facts.graph, FOUR)
 
 
 def run(coarse, **options):
@@ -60,7 +58,7 @@ def test_the_makespan_is_that_of_the_plan():
     coarse = coarse_of("lenet", 256)
     found = run(coarse, max_proposals=300)
     assert found.makespan == pytest.approx(
-        simulate(coarse.site.graph, found.plan, costs=COSTS).makespan, abs=1e-12
+        simulate(coarse.facts.graph, found.plan, costs=COSTS).makespan, abs=1e-12
     )
     assert found.plan.algorithm == "mcmc"
     assert found.plan.seed == 0
@@ -97,7 +95,7 @@ def test_a_start_with_places_for_parameters_counts_as_it_is_given():
     assert given.inputs
     found = run(coarse, starts=[given], max_proposals=5)
     assert found.start_makespans[0] == pytest.approx(
-        simulate(coarse.site.graph, given, costs=COSTS).makespan, abs=1e-12
+        simulate(coarse.facts.graph, given, costs=COSTS).makespan, abs=1e-12
     )
     assert found.makespan <= found.start_makespans[0]
 
@@ -136,7 +134,7 @@ def test_one_device_has_nothing_to_choose():
     coarse = coarse_of()
     one = cluster("p3.2xlarge")
     found = anneal(
-        coarse, one, COSTS, starts=[data_parallel(coarse.site.graph, one)], max_proposals=20
+        coarse, one, COSTS, starts=[data_parallel(coarse.facts.graph, one)], max_proposals=20
     )
     assert found.makespan == found.start_makespans[0]
 
@@ -160,7 +158,7 @@ def test_options_that_make_no_sense_are_refused():
 
 def test_progress_is_reported():
     told = []
-    run(coarse_of(), report=lambda *what: told.append(what))
+    run(coarse_of(), progress=lambda *what: told.append(what))
     assert told
     assert all(done <= total == 60 for _, done, total in told)
 
@@ -170,15 +168,15 @@ def test_progress_is_reported():
 
 def test_every_kind_is_drawn_and_can_be_followed():
     coarse = coarse_of("gpt2")
-    moves, rng = Proposals(Model(coarse, FOUR, COSTS, Space(subsets=True))), Random(0)
-    plan = data_parallel(coarse.site.graph, FOUR)
-    now = {node.name: plan.strategy(node.name) for node in coarse.site.graph.nodes}
+    moves, rng = Proposals(make_estimate(coarse, FOUR, COSTS, Space(subsets=True))), Random(0)
+    plan = data_parallel(coarse.facts.graph, FOUR)
+    now = {node.name: plan.strategy(node.name) for node in coarse.facts.graph.nodes}
     seen = set()
     for _ in range(150):
         proposal = moves.draw(rng, now)
         seen.add(proposal.kind.partition(",")[0])
         Expansion(
-            coarse.site, make_plan(coarse.site.graph, FOUR, {**now, **proposal.changes}), COSTS
+            coarse.facts, make_plan(coarse.facts.graph, FOUR, {**now, **proposal.changes}), COSTS
         )
     assert seen == {"estimate", "axis", "whole", "some", "neighbour", "copy", "alike", "node"}
 
@@ -194,8 +192,8 @@ def test_without_subsets_all_devices_take_part():
 
 def test_proposals_stay_in_their_space():
     coarse = coarse_of("lenet", 256)
-    model = Model(coarse, FOUR, COSTS, Space(batch_only=True))
-    moves, rng, graph = Proposals(model), Random(0), coarse.site.graph
+    model = make_estimate(coarse, FOUR, COSTS, Space(batch_only=True))
+    moves, rng, graph = Proposals(model), Random(0), coarse.facts.graph
     plan = data_parallel(graph, FOUR)
     now = {node.name: plan.strategy(node.name) for node in graph.nodes}
     for _ in range(100):
@@ -211,7 +209,7 @@ def test_proposals_stay_in_their_space():
 
 def test_updates_follow_to_where_their_parameters_live():
     model = model_of("lenet", 256)
-    follow = Following(model)
+    follow = Alignment(model)
     g = next(
         g
         for g, group in enumerate(model.coarse.groups)
@@ -221,7 +219,7 @@ def test_updates_follow_to_where_their_parameters_live():
     changes = follow.strategies(g, model.all[g].choice[0][:, :0], mesh)
     follow.settle(g, changes)
     updates = {
-        model.coarse.site.graph.nodes[i].name
+        model.coarse.facts.graph.nodes[i].name
         for home in follow.homes[g]
         for i in model.coarse.groups[home.update].nodes
     }
@@ -248,7 +246,7 @@ def every_makespan(tied):
 
 
 def test_the_search_of_every_plan_finds_the_best():
-    tied = Tied(Model(coarse_of("mlp"), FOUR, COSTS, Space()))
+    tied = FiniteSpace(make_estimate(coarse_of("mlp"), FOUR, COSTS, Space()))
     every = every_makespan(tied)
     assert 10 < len(every) == tied.num_plans
     found = search(tied, COSTS)
@@ -259,14 +257,16 @@ def test_the_search_of_every_plan_finds_the_best():
 
 
 def test_without_time_nothing_is_proved():
-    found = search(Tied(Model(coarse_of("lenet", 256), FOUR, COSTS, Space())), COSTS, budget=0.0)
+    found = search(
+        FiniteSpace(make_estimate(coarse_of("lenet", 256), FOUR, COSTS, Space())), COSTS, budget=0.0
+    )
     assert not found.proved
     assert found.bound <= found.makespan
 
 
 def test_annealing_finds_the_optimum_of_a_small_space():
     coarse = coarse_of("lenet", 1024)
-    tied = Tied(Model(coarse, FOUR, COSTS, Space()))
+    tied = FiniteSpace(make_estimate(coarse, FOUR, COSTS, Space()))
     best = search(tied, COSTS)
     assert best.proved
     rng = Random(1)
@@ -276,8 +276,8 @@ def test_annealing_finds_the_optimum_of_a_small_space():
 
 
 def test_bounds_grow_as_more_is_decided():
-    tied, rng = Tied(Model(coarse_of("lenet", 256), FOUR, COSTS, Space())), Random(0)
-    expansion = Expansion(tied.model.coarse.site, tied.plan([0] * len(tied.families)), COSTS)
+    tied, rng = FiniteSpace(make_estimate(coarse_of("lenet", 256), FOUR, COSTS, Space())), Random(0)
+    expansion = Expansion(tied.estimate.coarse.facts, tied.plan([0] * len(tied.families)), COSTS)
     tables = tabulate(tied, expansion)
     for _ in range(20):
         choices = np.append(tables.num_choices[:-1], 0)
@@ -291,10 +291,8 @@ def test_bounds_grow_as_more_is_decided():
 
 def test_chains_of_a_movement():
     coarse = coarse_of("lenet", 256)
-    expansion = Expansion(coarse.site, start(coarse), COSTS)
-    moves = [
-        m.movement for name in coarse.site.graph.tensors for m in expansion.moves(name).values()
-    ]
+    expansion = Expansion(coarse.facts, start(coarse), COSTS)
+    moves = [m.movement for name in coarse.facts.graph.tensors for m in find_moves(expansion, name)]
     assert any(m.num_tasks for m in moves)
     for moved in moves:
         head, tail = chains(moved)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from graphwright.partition.estimate.problem import Problem, Table
+from graphwright.partition.search.elimination.circuit import all_configurations, compile_problem
 from graphwright.partition.search.elimination.fixing import choose_fixed
 from graphwright.partition.search.elimination.order import find_order, find_steps
-from graphwright.partition.search.elimination.program import all_configurations, compile_problem
 from graphwright.partition.search.elimination.weighted import Numbers, least, sweep
 
 
@@ -102,7 +102,7 @@ def test_a_variable_with_one_configuration_left_is_none():
     problem = problem_of(5, 3, [(0, 1), (1, 2)])
     domains = {**all_configurations(problem), 1: np.array([3])}
     numbers = Numbers(problem, domains)
-    assert sorted(numbers.program.order.variables) == [0, 2]
+    assert sorted(numbers.circuit.order.variables) == [0, 2]
     assert numbers.least(0.0).choices[1] == 3
 
 
@@ -115,7 +115,7 @@ def test_bounds_of_entries_are_what_an_assignment_with_them_takes():
     values = numbers.values(1.0, 0.5)
     total = values + numbers.outside(values)
     for v in range(4):
-        begin = numbers.slot_begin[numbers.program.instance_slot[1 + v]]
+        begin = numbers.slot_begin[numbers.circuit.instance_slot[1 + v]]
         for c in range(3):
             fixed = Numbers(problem, {**all_configurations(problem), v: np.array([c])})
             assert total[begin + c] == pytest.approx(fixed.total(fixed.values(1.0, 0.5)))

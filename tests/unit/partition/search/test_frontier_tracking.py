@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from graphwright.partition.estimate.problem import Problem, Table
-from graphwright.partition.search.elimination.program import all_configurations
+from graphwright.partition.search.elimination.circuit import all_configurations
 from graphwright.partition.search.elimination.weighted import Numbers
 from graphwright.partition.search.frontier.bounds import Supporting, find_supported, open_corners
-from graphwright.partition.search.frontier.kernels import leaf_points, thin
+from graphwright.partition.search.frontier.kernels import Points, leaf_points, thin
 from graphwright.partition.search.frontier.tracking import track
 from random_problems import costs_of, covers, nondominated, random_problem
 
@@ -89,7 +89,7 @@ def test_threads_change_nothing():
 def test_steps_are_reported():
     problem = random_problem(Random(2), "chain", 5, whole=False, infinite=0)
     seen = []
-    track(problem, bounds=False, report=lambda done, of: seen.append((done, of)))
+    track(problem, bounds=False, progress=lambda done, of: seen.append((done, of)))
     assert [done for done, _ in seen] == list(range(1, seen[0][1] + 1))
 
 
@@ -114,7 +114,7 @@ def test_thinning_keeps_its_word(factor):
         points = nondominated([(rng.random(), rng.random()) for _ in range(rng.randint(1, 400))])
         time, memory = np.array(points).T.copy()
         number = np.arange(len(points), dtype=np.int32)
-        n = thin(time, memory, number, number.copy(), len(points), factor)
+        n = thin(Points(time, memory, number, number.copy()), len(points), factor)
         kept = list(zip(time[:n].tolist(), memory[:n].tolist(), strict=True))
         assert [points[i] for i in number[:n]] == kept
         assert (kept[0], kept[-1]) == (points[0], points[-1])

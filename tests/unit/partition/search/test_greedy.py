@@ -47,7 +47,7 @@ def test_never_better_than_the_best(name, order):
 def test_sizes_are_of_what_groups_make_or_keep():
     sizes = largest_of_groups(model_of("mlp", "p2.8xlarge"))
     coarse = coarse_of("mlp")
-    graph = coarse.site.graph
+    graph = coarse.facts.graph
     for size, group in zip(sizes, coarse.groups, strict=True):
         made = [graph.tensors[n].type.nbytes for i in group.nodes for n in graph.nodes[i].outputs]
         assert size >= max(made)

@@ -21,17 +21,17 @@ MODELS = (
 
 def group_with(coarse, name):
     """The group that makes a tensor, and the names of all nodes in it."""
-    node, _ = coarse.site.producer[name]
+    node, _ = coarse.facts.producer[name]
     group = coarse.groups[coarse.group_of[node]]
-    return group, {coarse.site.graph.nodes[i].name for i in group.nodes}
+    return group, {coarse.facts.graph.nodes[i].name for i in group.nodes}
 
 
 def reader_of(coarse, parameter):
     """The first node that is no view and reads a parameter, or a view of it."""
-    node = coarse.site.readers[parameter][0][0]
-    while coarse.site.is_view[node]:
-        node = coarse.site.readers[coarse.site.graph.nodes[node].outputs[0]][0][0]
-    return coarse.site.graph.nodes[node]
+    node = coarse.facts.readers[parameter][0][0]
+    while coarse.facts.is_view[node]:
+        node = coarse.facts.readers[coarse.facts.graph.nodes[node].outputs[0]][0][0]
+    return coarse.facts.graph.nodes[node]
 
 
 def step(model, *inputs, optimizer=torch.optim.Adam, **options):
@@ -44,14 +44,14 @@ def step(model, *inputs, optimizer=torch.optim.Adam, **options):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_node_that_is_not_free_is_in_one_slot(name):
     coarse = coarse_of(name)
-    nodes = coarse.site.graph.nodes
+    nodes = coarse.facts.graph.nodes
     seen = Counter(i for group in coarse.groups for slot in group.slots for i in slot)
     assert set(seen.values()) == {1}
     for i, node in enumerate(nodes):
         g, s = coarse.group_of[i], coarse.slot_of[i]
         assert (g < 0) == (s < 0) == (i not in seen)
         if g < 0:
-            assert all(coarse.site.graph.tensors[n].type.numel <= 1 for n in node.outputs)
+            assert all(coarse.facts.graph.tensors[n].type.numel <= 1 for n in node.outputs)
         else:
             assert i in coarse.groups[g].slots[s]
 
@@ -59,38 +59,38 @@ def test_every_node_that_is_not_free_is_in_one_slot(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_nodes_of_a_slot_do_the_same(name):
     coarse = coarse_of(name)
-    nodes = coarse.site.graph.nodes
+    nodes = coarse.facts.graph.nodes
     for group in coarse.groups:
         assert 0 <= group.lead < len(group.slots)
         for slot in group.slots:
-            assert len({(nodes[i].op, coarse.site.types[i], nodes[i].phase) for i in slot}) == 1
+            assert len({(nodes[i].op, coarse.facts.types[i], nodes[i].phase) for i in slot}) == 1
             assert len({nodes[i].step for i in slot}) == len(slot)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_backward_operators_are_with_their_forward_ones(name):
     coarse = coarse_of(name)
-    position = coarse.site.position
+    position = coarse.facts.position
     apart = 0
-    for i, node in enumerate(coarse.site.graph.nodes):
+    for i, node in enumerate(coarse.facts.graph.nodes):
         if node.phase is Phase.BACKWARD and node.partner and coarse.group_of[i] >= 0:
             partner = coarse.group_of[position[node.partner]]
             apart += partner >= 0 and partner != coarse.group_of[i]
-    sums = sum(n.op == "aten.add.Tensor" for n in coarse.site.graph.nodes)
+    sums = sum(n.op == "aten.add.Tensor" for n in coarse.facts.graph.nodes)
     assert apart <= sums  # terms of one gradient may be added where they are made
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_updates_hold_a_parameter_with_all_its_state(name):
     coarse = coarse_of(name)
-    graph = coarse.site.graph
+    graph = coarse.facts.graph
     homes = Counter(n for g in coarse.groups if g.weight is Weight.UPDATE for n in g.inputs)
     large = {old for old in graph.updates if graph.tensors[old].type.numel > 1}
-    updated = {old for old in large if graph.updates[old] in coarse.site.producer}
+    updated = {old for old in large if graph.updates[old] in coarse.facts.producer}
     written = {
         old
         for old in updated
-        if graph.nodes[coarse.site.producer[graph.updates[old]][0]].phase is Phase.UPDATE
+        if graph.nodes[coarse.facts.producer[graph.updates[old]][0]].phase is Phase.UPDATE
     }
     assert set(homes) == written
     assert set(homes.values()) <= {1}
@@ -123,7 +123,7 @@ def test_a_transformer():
     assert reader("feed_forward.contract") not in names
     lights = [g for g in coarse.groups if g.weight is Weight.LIGHT]
     norms = [
-        sum(coarse.site.graph.nodes[i].op == "aten.native_layer_norm" for i in g.nodes)
+        sum(coarse.facts.graph.nodes[i].op == "aten.native_layer_norm" for i in g.nodes)
         for g in lights
     ]
     assert max(norms) == 1
@@ -183,7 +183,7 @@ def test_residual_blocks_stay_apart():
     assert len(heavy) == 2
     relus = {
         coarse.group_of[i]
-        for i, node in enumerate(coarse.site.graph.nodes)
+        for i, node in enumerate(coarse.facts.graph.nodes)
         if node.op == "aten.relu"
     }
     assert len(relus) == 2
@@ -214,7 +214,7 @@ def test_gradients_without_an_optimizer():
     coarse = coarsen(step(nn.Linear(8, 8), torch.zeros(4, 8), optimizer=None))
     assert Weight.UPDATE not in {g.weight for g in coarse.groups}
     assert any(
-        coarse.site.graph.nodes[i].phase is Phase.BACKWARD for g in coarse.groups for i in g.nodes
+        coarse.facts.graph.nodes[i].phase is Phase.BACKWARD for g in coarse.groups for i in g.nodes
     )
 
 

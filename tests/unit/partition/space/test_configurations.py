@@ -6,7 +6,7 @@ import pytest
 from additive import COSTS, coarse_of, codes, model_of
 from graphwright.describe import Soap
 from graphwright.machine import cluster
-from graphwright.partition import Model, Space, Weight, other_plan
+from graphwright.partition import Space, Weight, make_estimate, other_plan
 from graphwright.partition.search.recursive import TOFU
 from graphwright.partition.space.group_choices import typical
 from graphwright.plans import Along, whole_mesh
@@ -35,7 +35,7 @@ def test_every_configuration_can_be_placed_and_its_layouts_are_true(name, on):
         some = rng.permutation(len(found))[:6]
         for slot, nodes in enumerate(group.slots):
             for i in {nodes[0], typical(nodes), nodes[-1]}:
-                call = coarse.site.graph.nodes[i].op, coarse.site.attrs[i], coarse.site.types[i]
+                call = coarse.facts.graph.nodes[i].op, coarse.facts.attrs[i], coarse.facts.types[i]
                 for c in some:
                     placed = place(*call, found.strategy(c, slot), mesh)  # does not raise
                     for arg, sharding in enumerate(placed.inputs):
@@ -134,7 +134,7 @@ def test_roles_of_axes():
         found = model.all[g]
         samples = {n for n, kind in enumerate(found.kinds) if kind is Soap.SAMPLE}
         lead = model.coarse.groups[g].lead
-        tied = model.joints(g).tied
+        tied = model.group_choices[g].lead_option
         by_samples = {int(tied[n]) for n in samples}
         assert set(found.choice[:, lead, 0].tolist()) <= by_samples | {0}
         assert by_samples.isdisjoint(found.choice[:, lead, 1].tolist())
@@ -158,8 +158,8 @@ def plans_of(name, on):
 
 def test_plans_bring_their_configurations():
     plans = plans_of("mlp", "v100-2x8")
-    model = Model(coarse_of("mlp"), cluster("v100-2x8"), COSTS, plans=plans)
-    nodes = model.coarse.site.graph.nodes
+    model = make_estimate(coarse_of("mlp"), cluster("v100-2x8"), COSTS, plans=plans)
+    nodes = model.coarse.facts.graph.nodes
     for g, group in enumerate(model.coarse.groups):
         for plan, number in zip(plans, model.seeds[g], strict=True):
             assert number is not None
@@ -170,7 +170,9 @@ def test_plans_bring_their_configurations():
 def test_what_plans_bring_hides_no_uniform_configuration():
     """Searches over many configurations start with the uniform ones, whatever plans were brought."""
     alone = model_of("gpt2", "v100-2x8")
-    given = Model(coarse_of("gpt2"), cluster("v100-2x8"), COSTS, plans=plans_of("gpt2", "v100-2x8"))
+    given = make_estimate(
+        coarse_of("gpt2"), cluster("v100-2x8"), COSTS, plans=plans_of("gpt2", "v100-2x8")
+    )
     for before, after in zip(alone.all, given.all, strict=True):
         assert len(after.uniform()) - len(before.uniform()) == len(after) - len(before)
 

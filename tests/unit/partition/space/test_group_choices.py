@@ -9,21 +9,21 @@ from additive import coarse_of
 from graphwright.capture import capture
 from graphwright.partition import coarsen
 from graphwright.partition.space.coarsen import Weight
-from graphwright.partition.space.group_choices import joint_choices, typical
+from graphwright.partition.space.group_choices import find_group_choices, typical
 from graphwright.partition.space.options import PARTIAL, REPLICATED
 from graphwright.plans import Along, Replicate
 
 
 def rows_of(coarse, name, **options):
     """The joint choices of the group that makes a tensor: for each, what every node does, by the lead's choice."""
-    group = coarse.groups[coarse.group_of[coarse.site.producer[name][0]]]
-    joint = joint_choices(coarse, group, **options)
-    nodes = [coarse.site.graph.nodes[typical(slot)].name for slot in group.slots]
+    group = coarse.groups[coarse.group_of[coarse.facts.producer[name][0]]]
+    joint = find_group_choices(coarse, group, **options)
+    nodes = [coarse.facts.graph.nodes[typical(slot)].name for slot in group.slots]
     return joint, {
         str(joint.options[group.lead].choices[tied]): {
             node: str(joint.options[s].choices[row[s]]) for s, node in enumerate(nodes)
         }
-        for row, tied in zip(joint.choice, joint.tied, strict=True)
+        for row, tied in zip(joint.choice, joint.lead_option, strict=True)
     }
 
 
@@ -48,13 +48,13 @@ def test_a_linear_layer_as_people_split_it():
 def test_replication_comes_first_and_every_row_names_options(name):
     coarse = coarse_of(name)
     for group in coarse.groups:
-        joint = joint_choices(coarse, group)
+        joint = find_group_choices(coarse, group)
         assert (joint.choice[0] == 0).all()
-        assert isinstance(joint.options[group.lead].choices[joint.tied[0]], Replicate)
+        assert isinstance(joint.options[group.lead].choices[joint.lead_option[0]], Replicate)
         assert len(np.unique(np.hstack([joint.choice, joint.rest]), axis=0)) == len(joint.choice)
         for s, options in enumerate(joint.options):
             assert ((joint.choice[:, s] >= 0) & (joint.choice[:, s] < len(options.choices))).all()
-        assert (joint.choice[:, group.lead] == joint.tied).all()
+        assert (joint.choice[:, group.lead] == joint.lead_option).all()
 
 
 @pytest.mark.parametrize("name", ["mlp", "gpt2"])
@@ -63,7 +63,7 @@ def test_without_reduction_nothing_is_a_sum_of_terms(name):
     with_sums = 0
     for group in coarse.groups:
         for reduction in (False, True):
-            joint = joint_choices(coarse, group, reduction=reduction)
+            joint = find_group_choices(coarse, group, reduction=reduction)
             found = any(
                 joint.options[s].reduces[o] for row in joint.choice for s, o in enumerate(row)
             )
@@ -78,8 +78,8 @@ def test_residents_live_as_they_are_updated_or_whole():
     for group in coarse.groups:
         if group.weight is not Weight.UPDATE:
             continue
-        joint = joint_choices(coarse, group)
-        graph = coarse.site.graph
+        joint = find_group_choices(coarse, group)
+        graph = coarse.facts.graph
         for row, rest in zip(joint.choice, joint.rest, strict=True):
             assert PARTIAL not in rest.tolist()
             state = {

@@ -64,10 +64,10 @@ def test_an_operator_without_a_description_is_replicated():
 @pytest.mark.parametrize("name", ["mlp", "lenet", "gpt2", "rnn-4-8k", "dlrm", "resnet50"])
 def test_layouts_are_those_of_placing(name):
     """Along one axis of 2 or 3 devices, for every option of every operator; at 3 parts are uneven."""
-    site = coarse_of(name).site
+    facts = coarse_of(name).facts
     calls = dict.fromkeys(
         (node.op, attrs, types)
-        for node, attrs, types in zip(site.graph.nodes, site.attrs, site.types, strict=True)
+        for node, attrs, types in zip(facts.graph.nodes, facts.attrs, facts.types, strict=True)
     )
     count = 0
     for each in list(calls)[:: max(1, len(calls) // 150)]:
@@ -86,9 +86,9 @@ def test_layouts_are_those_of_placing(name):
 
 def test_options_that_cut_one_dim_clash():
     """A convolution of one image: rows of the output and rows of the kernel cut the image along the same dim."""
-    site = coarse_of("lenet").site
-    i = next(i for i, n in enumerate(site.graph.nodes) if n.op.startswith("aten.convolution"))
-    found = options(site.graph.nodes[i].op, site.attrs[i], site.types[i])
+    facts = coarse_of("lenet").facts
+    i = next(i for i, n in enumerate(facts.graph.nodes) if n.op.startswith("aten.convolution"))
+    found = options(facts.graph.nodes[i].op, facts.attrs[i], facts.types[i])
     assert found.clashes
     for a, b in found.clashes:
         rows = np.concatenate([found.need, found.made], axis=1)

@@ -1,11 +1,13 @@
-"""How a group is spread so that it goes with a neighbour: a joint choice for every axis of the neighbour's mesh.
+"""How a group is spread so that it goes with a neighbour: a joint choice for every axis of the
+neighbour's mesh.
 
     [mm]  --y: S0 R on devices 0-3-->  [gelu]         the light group takes, axis by axis, a joint choice that needs y so
       ^
       w: lives as its first reader needs it           and the update of w one that leaves w there
 
-Whatever a tensor is like on its way between two groups, the one that follows asks for it as it is (or makes it as it is asked for), on the
-same devices. Terms of a sum that nobody can work on are added up: along that axis everybody has all of it.
+Whatever a tensor is like on its way between two groups, the one that follows asks for it as it is
+(or makes it as it is asked for), on the same devices. Terms of a sum that nobody can work on are
+added up: along that axis everybody has all of it.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from numpy.typing import NDArray
 
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Role
-from graphwright.partition.estimate import Model
-from graphwright.partition.space import PARTIAL, REPLICATED, Joint, Weight, signature, typical
+from graphwright.partition.estimate import Estimate
+from graphwright.partition.space import PARTIAL, REPLICATED, Weight, signature, typical
 from graphwright.plans import Along, Mesh, Partial, Replicate, Sharding, Split, Strategy, whole_mesh
 from graphwright.tasks import place_node
 
@@ -32,7 +34,8 @@ Pick = Callable[[Sequence[int]], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Border:
-    """A tensor that passes between a slot of a group and a node of another group: `number` is the argument or the output of the slot."""
+    """A tensor that passes between a slot of a group and a node of another group: `number` is the
+    argument or the output of the slot."""
 
     slot: int
     makes: bool
@@ -45,7 +48,8 @@ class Border:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """A parameter whose first reader is a node of the group: what the reader needs says where it lives, and so how `update` is spread."""
+    """A parameter whose first reader is a node of the group: what the reader needs says where it
+    lives, and so how `update` is spread."""
 
     reader: int
     argument: int
@@ -53,12 +57,14 @@ class Home:
     resident: int
 
 
-class Following:
+class Alignment:
     """Who borders on whom in a coarse graph, and how a group is spread to match a layout."""
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.coarse, self.cluster = model, model.coarse, model.cluster
-        self.site, self.graph = self.coarse.site, self.coarse.site.graph
+    def __init__(self, estimate: Estimate) -> None:
+        self.all, self.space = estimate.all, estimate.space
+        self.group_choices = estimate.group_choices
+        self.coarse, self.cluster = estimate.coarse, estimate.cluster
+        self.facts, self.graph = self.coarse.facts, self.coarse.facts.graph
         self.whole = whole_mesh(self.cluster)
         keys = [signature(self.coarse, group) for group in self.coarse.groups]
         self.alike: dict[Hashable, list[int]] = {}
@@ -66,16 +72,8 @@ class Following:
             self.alike.setdefault(key, []).append(g)
         self.key = keys
         self._known: dict[Hashable, tuple[Strategy, ...]] = {}
-        self._joints: dict[Hashable, Joint] = {}
         self.borders = [self._find_borders(g) for g in range(len(self.coarse.groups))]
         self.homes = self._find_homes()
-
-    def joint(self, g: int) -> Joint:
-        """The joint choices of a group along one axis."""
-        found = self._joints.get(self.key[g])
-        if found is None:
-            found = self._joints[self.key[g]] = self.model.joints(g)
-        return found
 
     # -- strategies -------------------------------------------------------------------------------
 
@@ -94,8 +92,9 @@ class Following:
         return found
 
     def _possible(self, g: int, slot: int, row: list[int], mesh: Mesh | None) -> Strategy:
-        """A strategy that the slot can follow: as asked for, or replicated along the last of the axes for which there are too few parts."""
-        choices = [self.model.all[g].options[slot].choices[option] for option in row]
+        """A strategy that the slot can follow: as asked for, or replicated along the last of the
+        axes for which there are too few parts."""
+        choices = [self.all[g].options[slot].choices[option] for option in row]
         node = self.graph.nodes[typical(self.coarse.groups[g].slots[slot])]
         while True:
             strategy = Strategy(tuple(choices), mesh)
@@ -103,7 +102,7 @@ class Following:
             if not split:
                 return strategy
             try:
-                place_node(self.site, node, strategy, self.cluster)
+                place_node(self.facts, node, strategy, self.cluster)
             except InvalidStrategy:
                 choices[split[-1]] = Replicate()
             else:
@@ -111,31 +110,33 @@ class Following:
 
     def match(self, g: int, border: Border, there: Sharding, pick: Pick = min) -> Changes:
         """The strategies of a group that take a tensor at its border as it is on the other side."""
-        joint = self.joint(g)
+        joint = self.group_choices[g]
         table = joint.options[border.slot].made if border.makes else joint.options[border.slot].need
         return self._match(g, table[joint.choice[:, border.slot], border.number], there, pick)
 
     def settle(self, g: int, changes: Changes, pick: Pick = min) -> None:
-        """Let the updates of the parameters that a group is the first to read follow to where these then live."""
+        """Let the updates of the parameters that a group is the first to read follow to where these
+        then live."""
         for home in self.homes[g]:
             node = self.graph.nodes[home.reader]
-            needed = place_node(self.site, node, changes[node.name], self.cluster).inputs
+            needed = place_node(self.facts, node, changes[node.name], self.cluster).inputs
             there = needed[home.argument]
             assert there is not None
-            rest = self.joint(home.update).rest[:, home.resident]
+            rest = self.group_choices[home.update].rest[:, home.resident]
             changes |= self._match(home.update, rest, there, pick)
 
     def at(self, border: Border, strategies: Mapping[str, Strategy]) -> Sharding:
         """How a tensor at a border is on the other side."""
         node = self.graph.nodes[border.node]
-        placed = place_node(self.site, node, strategies[node.name], self.cluster)
+        placed = place_node(self.facts, node, strategies[node.name], self.cluster)
         found = placed.inputs[border.place] if border.makes else placed.outputs[border.place]
         assert found is not None
         return found
 
     def _match(self, g: int, codes: NDArray[np.int8], there: Sharding, pick: Pick) -> Changes:
-        """One joint choice for every axis: one of those whose code is that of the layout; replication where there is none."""
-        joint, kinds, space = self.joint(g), self.model.all[g].kinds, self.model.space
+        """One joint choice for every axis: one of those whose code is that of the layout;
+        replication where there is none."""
+        joint, kinds = self.group_choices[g], self.all[g].kinds
         everywhere = there.mesh == self.whole
         chosen = []
         for axis, placement in enumerate(there.placements):
@@ -146,7 +147,7 @@ class Following:
                 wanted = PARTIAL
             fitting = np.flatnonzero(codes == wanted).tolist() if wanted != REPLICATED else [0]
             if everywhere:
-                fitting = [j for j in fitting if space.allows(kinds[j], axis)]
+                fitting = [j for j in fitting if self.space.allows(kinds[j], axis)]
             chosen.append(pick(fitting) if fitting else 0)
         rows = joint.choice[chosen].T if chosen else joint.choice[:0].T
         return self.strategies(g, rows, None if everywhere else there.mesh)
@@ -159,10 +160,10 @@ class Following:
         for slot, nodes in enumerate(self.coarse.groups[g].slots):
             node = self.graph.nodes[typical(nodes)]
             for arg, name in enumerate(node.inputs):
-                if name is not None and name in self.site.producer:
-                    self._note(found, g, slot, False, arg, name, *self.site.producer[name])
+                if name is not None and name in self.facts.producer:
+                    self._note(found, g, slot, False, arg, name, *self.facts.producer[name])
             for output, name in enumerate(node.outputs):
-                for reader, arg in self.site.readers[name]:
+                for reader, arg in self.facts.readers[name]:
                     self._note(found, g, slot, True, output, name, reader, arg)
         return sorted(found.values(), key=lambda b: (-b.nbytes, b.makes, b.node))
 
@@ -191,9 +192,9 @@ class Following:
             for resident, name in enumerate(group.inputs):
                 if self.graph.tensors[name].role is not Role.PARAMETER:
                     continue
-                if not self.site.readers[name]:
+                if not self.facts.readers[name]:
                     continue
-                reader, argument = self.site.readers[name][0]
+                reader, argument = self.facts.readers[name][0]
                 g = self.coarse.group_of[reader]
                 if g not in (u, -1):
                     homes[g].append(

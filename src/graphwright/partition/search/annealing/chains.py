@@ -1,15 +1,18 @@
-"""FlexFlow's search: Markov chains over plans, with the simulator as the cost (Jia's thesis, section 3.5).
+"""FlexFlow's search: Markov chains over plans, with the simulator as the cost (Jia's thesis,
+section 3.5).
 
     plan --propose--> plan'      one group, or one operator, is spread differently (`proposals`)
                                  its simulated time is found from what changes (`simulate.Incremental`)
     accept with probability      min(1, exp(-beta * (cost(plan') - cost(plan)) / best))          Metropolis-Hastings, equation 3.1
 
-A faster plan is always taken, a slower one sometimes, so that a chain leaves what is best only nearby. `beta` grows while a chain runs
-(annealing): at first a plan that is slower by 1% is often taken, at the end hardly ever.
+A faster plan is always taken, a slower one sometimes, so that a chain leaves what is best only
+nearby. `beta` grows while a chain runs (annealing): at first a plan that is slower by 1% is often
+taken, at the end hardly ever.
 
-Each starting plan has a chain of its own. The budget is split evenly between the chains that are left; one that has found nothing better
-for half of its share, or is far behind the others by then, ends (the half-time rule), and leaves the rest to them. The last chain starts from the best plan of all, with
-`beta` at its greatest.
+Each starting plan has a chain of its own. The budget is split evenly between the chains that are
+left; one that has found nothing better for half of its share, or is far behind the others by then,
+ends (the half-time rule), and leaves the rest to them. The last chain starts from the best plan of
+all, with `beta` at its greatest.
 """
 
 from __future__ import annotations
@@ -24,18 +27,19 @@ from typing import Literal, Protocol
 from graphwright.errors import InvalidOption, InvalidStrategy, NothingFound
 from graphwright.ir import Role, collection_paused
 from graphwright.machine import Cluster
-from graphwright.partition.estimate import Model
+from graphwright.partition.estimate import make_estimate
+from graphwright.partition.progress import Progress
 from graphwright.partition.search.annealing.proposals import Proposal, Proposals
 from graphwright.partition.space import Coarse, Space
 from graphwright.plans import Plan, Strategy, make_plan
 from graphwright.simulate import Incremental
 from graphwright.tasks import Costs, Expansion
 
-Report = Callable[[str, int, int], None]
 Stopped = Literal["budget", "half-time rule", "proposals"]
 
 BETA = (300.0, 5000.0)
-"""At the beginning and at the end of a chain: a plan that is slower by 0.3% is taken with probability 1/e, then one by 0.02%."""
+"""At the beginning and at the end of a chain: a plan that is slower by 0.3% is taken with
+probability 1/e, then one by 0.02%."""
 _FAR = 1.1
 """A chain that is not even this close to the best plan of all chains by half-time ends, too."""
 _OFTEN = 64
@@ -54,8 +58,9 @@ class Moves(Protocol):
 class Annealed:
     """The best plan of a search, and how it went.
 
-    `history` is (seconds since the beginning, proposals so far, best makespan so far), a row for each improvement; `stopped` says why the
-    last chain ended; `kinds` counts for each kind of proposal (made, accepted, new best).
+    `history` is (seconds since the beginning, proposals so far, best makespan so far), a row for
+    each improvement; `stopped` says why the last chain ended; `kinds` counts for each kind of
+    proposal (made, accepted, new best).
     """
 
     plan: Plan
@@ -89,21 +94,23 @@ def anneal(
     fits: Callable[[Plan], bool] | None = None,
     beta: tuple[float, float] = BETA,
     moves: Moves | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Annealed:
-    """The fastest plan found from some starting plans within `budget` seconds or `max_proposals`, whichever is over first.
+    """The fastest plan found from some starting plans within `budget` seconds or `max_proposals`,
+    whichever is over first.
 
-    With `max_proposals` alone the result depends on the seed only. `fits` says whether a plan may be returned, for example whether it needs little enough
-    memory; it is asked about new best plans only.
+    With `max_proposals` alone the result depends on the seed only. `fits` says whether a plan may
+    be returned, for example whether it needs little enough memory; it is asked about new best plans
+    only.
     """
     if not starts:
         raise InvalidOption("annealing needs a plan to start from; data_parallel gives one")
     if budget is None and max_proposals is None:
         raise InvalidOption("annealing needs a budget in seconds, or max_proposals")
     if moves is None:
-        moves = Proposals(Model(coarse, cluster, costs, space or Space(subsets=True)))
+        moves = Proposals(make_estimate(coarse, cluster, costs, space or Space(subsets=True)))
     limits = _Limits(budget=budget, proposals=max_proposals)
-    search = _Search(coarse, cluster, costs, moves, Random(seed), fits, beta, limits, report)
+    search = _Search(coarse, cluster, costs, moves, Random(seed), fits, beta, limits, progress)
     with collection_paused():
         return search.run(starts, seed)
 
@@ -131,7 +138,7 @@ class _Share:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FasterPlan:
     """A plan that is faster than all before, and has not been asked yet whether it fits."""
 
     seconds: float
@@ -155,11 +162,11 @@ class _Search:
         fits: Callable[[Plan], bool] | None,
         beta: tuple[float, float],
         limits: _Limits,
-        report: Report | None,
+        progress: Progress | None,
     ) -> None:
         self.coarse, self.cluster, self.costs = coarse, cluster, costs
         self.moves, self.rng, self.fits, self.beta = moves, rng, fits, beta
-        self.limits, self.report = limits, report
+        self.limits, self.progress = limits, progress
         self.began = perf_counter()
         self.num_proposals = self.num_accepted = 0
         self.history: list[tuple[float, int, float]] = []
@@ -203,12 +210,12 @@ class _Search:
         return seconds
 
     def _schedule(self, plan: Plan) -> Incremental:
-        expansion = Expansion(self.coarse.site, plan, self.costs)
+        expansion = Expansion(self.coarse.facts, plan, self.costs)
         if self._first is None:
             self._first = expansion
         expansion.cache = self._first.cache  # all that has been worked out before
-        run = Incremental(self.coarse.site.graph, plan, self.costs, expansion)
-        for node in self.coarse.site.graph.nodes:
+        run = Incremental(self.coarse.facts.graph, plan, self.costs, expansion)
+        for node in self.coarse.facts.graph.nodes:
             run.strategies.setdefault(node.name, plan.strategy(node.name))
         return run
 
@@ -229,12 +236,13 @@ class _Search:
         )
 
     def _chain(self, start: Plan, chains_left: int, beta: tuple[float, float]) -> Stopped:
-        """Metropolis-Hastings from a plan until its share is used up, or half of it brings nothing better."""
+        """Metropolis-Hastings from a plan until its share is used up, or half of it brings nothing
+        better."""
         share = self._share(chains_left)
         start = self._homeless(start)
         run = self._schedule(start)
         now = best = run.makespan
-        found: _Found | None = None
+        found: _FasterPlan | None = None
         improved_at, number = 0.0, 0
         while True:
             used = share.used(self._clock(), self.num_proposals)
@@ -245,7 +253,7 @@ class _Search:
                     run = self._schedule(self._homeless(self.best or start))
                     now = best = run.makespan
                 found = None
-            if self.report is not None and number % _OFTEN == 0:
+            if self.progress is not None and number % _OFTEN == 0:
                 self._tell()
             if over:
                 break
@@ -257,7 +265,7 @@ class _Search:
             if now < best:
                 best, improved_at = now, used
             if now < (self.least if found is None else found.seconds):
-                found = _Found(now, dict(run.strategies))
+                found = _FasterPlan(now, dict(run.strategies))
                 if self.fits is None:
                     self.history.append((self._clock(), self.num_proposals, now))
         if used < 1.0:
@@ -286,10 +294,10 @@ class _Search:
         counts[2] += seconds < self.least
         return seconds
 
-    def _settle(self, start: Plan, found: _Found) -> bool:
+    def _settle(self, start: Plan, found: _FasterPlan) -> bool:
         """Let a new best plan count, if it fits."""
         plan = make_plan(
-            self.coarse.site.graph,
+            self.coarse.facts.graph,
             self.cluster,
             found.strategies,
             inputs=start.inputs,
@@ -302,16 +310,17 @@ class _Search:
         return True
 
     def _homeless(self, start: Plan) -> Plan:
-        """The plan without fixed places for parameters and states: they live where their first reader needs them, wherever that will be."""
-        tensors = self.coarse.site.graph.tensors
+        """The plan without fixed places for parameters and states: they live where their first
+        reader needs them, wherever that will be."""
+        tensors = self.coarse.facts.graph.tensors
         data = {n: s for n, s in start.inputs.items() if tensors[n].role is Role.INPUT}
         return replace(start, inputs=data, figures=None)
 
     def _tell(self) -> None:
-        assert self.report is not None
+        assert self.progress is not None
         what = f"annealing: {self.least * 1e3:.4g} ms"
         if self.limits.proposals is not None:
-            self.report(what, self.num_proposals, self.limits.proposals)
+            self.progress(what, self.num_proposals, self.limits.proposals)
         elif self.limits.budget is not None:
             total = max(1, round(self.limits.budget * 1000))
-            self.report(what, min(total, round(self._clock() * 1000)), total)
+            self.progress(what, min(total, round(self._clock() * 1000)), total)

@@ -1,4 +1,5 @@
-"""What a Markov chain over plans tries next: another strategy for one operator, for a group, or for all groups that are alike.
+"""What a Markov chain over plans tries next: another strategy for one operator, for a group, or for
+all groups that are alike.
 
     estimate    a configuration of a group that the additive model thinks well of, the neighbours being as they are (`hints`)
     axis        another joint choice along one axis, or along the axes of one level
@@ -9,8 +10,9 @@
     alike       a configuration for the same group of all layers at once
     node        any strategy for one operator by itself                          so that every plan can be reached
 
-Whatever is changed, parameters live where their first reader needs them, and what updates them follows. In `swept` proposals the light
-groups around follow as well, so that two heavy groups have to agree only with each other.
+Whatever is changed, parameters live where their first reader needs them, and what updates them
+follows. In `swept` proposals the light groups around follow as well, so that two heavy groups have
+to agree only with each other.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from random import Random
 import numpy as np
 
 from graphwright.machine import Cluster
-from graphwright.partition.estimate import Model
-from graphwright.partition.search.annealing.alignment import Changes, Following
+from graphwright.partition.estimate import Estimate
+from graphwright.partition.search.annealing.alignment import Alignment, Changes
 from graphwright.partition.search.annealing.hints import HIDDEN, Hints
 from graphwright.partition.space import Weight, valid_strategy
 from graphwright.plans import Mesh, Strategy
@@ -45,7 +47,8 @@ SWEPT = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Strategies to try, and what kind of change they are; no strategies where the plan is that way already."""
+    """Strategies to try, and what kind of change they are; no strategies where the plan is that way
+    already."""
 
     kind: str
     changes: Changes
@@ -55,24 +58,27 @@ class Proposals:
     """Random changes of plans, in a space."""
 
     def __init__(
-        self, model: Model, weights: Mapping[str, float] = WEIGHTS, swept: float = SWEPT
+        self, estimate: Estimate, weights: Mapping[str, float] = WEIGHTS, swept: float = SWEPT
     ) -> None:
-        self.model, self.cluster, self.coarse = model, model.cluster, model.coarse
-        self.graph, self.swept = model.coarse.site.graph, swept
-        self.follow, self.hints = Following(model), Hints(model)
+        self.all, self.space = estimate.all, estimate.space
+        self.cluster, self.coarse = estimate.cluster, estimate.coarse
+        self.graph, self.swept = estimate.coarse.facts.graph, swept
+        self.alignment, self.hints = Alignment(estimate), Hints(estimate)
         groups = dict(enumerate(self.coarse.groups))
         self.groups = [g for g, group in groups.items() if group.weight is not Weight.UPDATE]
         self.light = {g for g, group in groups.items() if group.weight is Weight.LIGHT}
-        self.repeated = [g for g in self.groups if len(self.follow.alike[self.follow.key[g]]) > 1]
+        self.repeated = [
+            g for g in self.groups if len(self.alignment.alike[self.alignment.key[g]]) > 1
+        ]
         usable = {kind: weight for kind, weight in weights.items() if self._usable(kind)}
         self.kinds, self.weights = list(usable), list(usable.values())
 
     def _usable(self, kind: str) -> bool:
         if kind in ("copy", "alike"):
             return bool(self.repeated)
-        if kind in ("some", "node") and not self.model.space.subsets:  # less than all of SOAP
+        if kind in ("some", "node") and not self.space.subsets:  # less than all of SOAP
             return False
-        if kind in ("axis", "neighbour") and self.model.space.single_split:
+        if kind in ("axis", "neighbour") and self.space.single_split:
             return False
         return bool(self.groups) and bool(self.cluster.axes)
 
@@ -106,36 +112,39 @@ class Proposals:
                 changes = self._copied(rng, g, now)
             case _:
                 fixed = random_axes(rng, self.cluster) if kind == "some" else {}
-                changes = self._configuration(g, rng.randrange(len(self.model.all[g])), fixed)
+                changes = self._configuration(g, rng.randrange(len(self.all[g])), fixed)
         if changes:
-            self.follow.settle(g, changes)
+            self.alignment.settle(g, changes)
         return changes
 
     def _estimated(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
-        """By its rank in the estimate: the second best is drawn half as often as the best, the third a third as often."""
+        """By its rank in the estimate: the second best is drawn half as often as the best, the
+        third a third as often."""
         seconds = self.hints.estimate(g, now, rng.randrange(len(HIDDEN)))
         rank = int((len(seconds) + 1) ** rng.random()) - 1
         order = np.argsort(seconds, kind="stable")
         c = int(order[min(rank, len(order) - 1)])
-        return self.follow.strategies(g, self.model.configurations[g].choice[c])
+        return self.alignment.strategies(g, self.hints.narrowed.configurations[g].choice[c])
 
     def _configuration(self, g: int, c: int, fixed: Mapping[int, int]) -> Changes:
         """A configuration, with some axes fixed at a coordinate."""
-        rows = self.model.all[g].choice[c]
+        rows = self.all[g].choice[c]
         if not fixed:
-            return self.follow.strategies(g, rows)
+            return self.alignment.strategies(g, rows)
         free = [axis for axis in range(rows.shape[1]) if axis not in fixed]
-        return self.follow.strategies(g, rows[:, free], beneath(self.follow.whole, fixed))
+        return self.alignment.strategies(g, rows[:, free], beneath(self.alignment.whole, fixed))
 
     def _one_axis(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
-        """Another joint choice along one axis of the group's mesh, or along all those of one level of the cluster."""
-        joint, group, axes = self.follow.joint(g), self.coarse.groups[g], self.cluster.axes
+        """Another joint choice along one axis of the group's mesh, or along all those of one level
+        of the cluster."""
+        joint, group = self.alignment.group_choices[g], self.coarse.groups[g]
+        axes = self.cluster.axes
         lead = now[self.graph.nodes[group.slots[group.lead][0]].name]
         if not lead.choices:
             return {}
         followed = {
             joint.options[group.lead].choices[option]: number
-            for number, option in enumerate(joint.tied.tolist())
+            for number, option in enumerate(joint.lead_option.tolist())
         }
         numbers = [followed.get(choice, 0) for choice in lead.choices]
         changed = [rng.randrange(len(numbers))]
@@ -143,23 +152,23 @@ class Proposals:
             level = axes[changed[0]].level
             changed = [axis for axis in range(len(axes)) if axes[axis].level == level]
         number = rng.randrange(len(joint.choice))
-        kind = self.model.all[g].kinds[number]
-        if lead.mesh is None and not all(self.model.space.allows(kind, axis) for axis in changed):
+        kind = self.all[g].kinds[number]
+        if lead.mesh is None and not all(self.space.allows(kind, axis) for axis in changed):
             return {}
         for axis in changed:
             numbers[axis] = number
-        return self.follow.strategies(g, joint.choice[numbers].T, lead.mesh)
+        return self.alignment.strategies(g, joint.choice[numbers].T, lead.mesh)
 
     def _neighbour(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
         """As another group has what passes between them."""
-        if not self.follow.borders[g]:
+        if not self.alignment.borders[g]:
             return {}
-        border = rng.choice(self.follow.borders[g])
-        return self.follow.match(g, border, self.follow.at(border, now), rng.choice)
+        border = rng.choice(self.alignment.borders[g])
+        return self.alignment.match(g, border, self.alignment.at(border, now), rng.choice)
 
     def _copied(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
         """The strategies that an equal group has."""
-        like = rng.choice([h for h in self.follow.alike[self.follow.key[g]] if h != g])
+        like = rng.choice([h for h in self.alignment.alike[self.alignment.key[g]] if h != g])
         nodes, groups = self.graph.nodes, self.coarse.groups
         return {
             nodes[i].name: now[nodes[j].name]
@@ -170,45 +179,50 @@ class Proposals:
     # -- more than one, or less -------------------------------------------------------------------
 
     def _alike(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
-        """One configuration for all groups equal to a group: one that is good for this one, or any."""
+        """One configuration for all groups equal to a group: one that is good for this one, or
+        any."""
         if rng.random() < 0.5:
             first = self._estimated(rng, g, now)
         else:
-            first = self._configuration(g, rng.randrange(len(self.model.all[g])), {})
+            first = self._configuration(g, rng.randrange(len(self.all[g])), {})
         nodes, groups = self.graph.nodes, self.coarse.groups
         slots = [first[nodes[slot[0]].name] for slot in groups[g].slots]
         changes: Changes = {}
-        for h in self.follow.alike[self.follow.key[g]]:
+        for h in self.alignment.alike[self.alignment.key[g]]:
             for strategy, members in zip(slots, groups[h].slots, strict=True):
                 changes.update((nodes[i].name, strategy) for i in members)
-            self.follow.settle(h, changes)
+            self.alignment.settle(h, changes)
         return changes
 
     def _sweep(self, g: int, changes: Changes, now: Mapping[str, Strategy]) -> None:
-        """Light groups around a group follow it: by the estimate, or, where that knows too little, as the border has it."""
-        around = dict.fromkeys(b.group for b in self.follow.borders[g] if b.group in self.light)
+        """Light groups around a group follow it: by the estimate, or, where that knows too little,
+        as the border has it."""
+        around = dict.fromkeys(b.group for b in self.alignment.borders[g] if b.group in self.light)
         there = {**now, **changes}
         known = self.hints.now(g, there) is not None
         for h in around:
             if known:
                 c = int(self.hints.estimate(h, there, 0).argmin())
-                changes |= self.follow.strategies(h, self.model.configurations[h].choice[c])
-                self.follow.settle(h, changes)
+                changes |= self.alignment.strategies(
+                    h, self.hints.narrowed.configurations[h].choice[c]
+                )
+                self.alignment.settle(h, changes)
                 continue
-            border = next((b for b in self.follow.borders[h] if b.group == g), None)
+            border = next((b for b in self.alignment.borders[h] if b.group == g), None)
             if border is not None:
-                changes |= self.follow.match(h, border, self.follow.at(border, there))
-                self.follow.settle(h, changes)
+                changes |= self.alignment.match(h, border, self.alignment.at(border, there))
+                self.alignment.settle(h, changes)
 
     def _node(self, rng: Random) -> Changes:
         node = rng.choice(self.graph.nodes)
-        subsets = self.model.space.subsets
-        site = self.coarse.site
-        return {node.name: valid_strategy(rng, site, node, self.cluster, subsets=subsets)}
+        subsets = self.space.subsets
+        facts = self.coarse.facts
+        return {node.name: valid_strategy(rng, facts, node, self.cluster, subsets=subsets)}
 
 
 def random_axes(rng: Random, cluster: Cluster) -> dict[int, int]:
-    """Some axes and a coordinate along each; half of the time the outermost ones, so that devices that are close stay together."""
+    """Some axes and a coordinate along each; half of the time the outermost ones, so that devices
+    that are close stay together."""
     axes = cluster.axes
     count = rng.randint(1, len(axes))
     chosen = range(count) if rng.random() < 0.5 else rng.sample(range(len(axes)), count)

@@ -1,4 +1,5 @@
-"""Which variables to fix where elimination alone would be too wide (TensorOpt's heuristic elimination).
+"""Which variables to fix where elimination alone would be too wide (TensorOpt's heuristic
+elimination).
 
 A mask that every layer reads, or a tied weight, closes cycles through all layers:
 
@@ -12,15 +13,16 @@ The variable to fix is the one without which the widest step of the elimination 
 from __future__ import annotations
 
 from graphwright.partition.estimate import Problem
+from graphwright.partition.search.elimination.circuit import Domains, scopes_of
 from graphwright.partition.search.elimination.order import Method, Scope, find_order
-from graphwright.partition.search.elimination.program import Domains, scopes_of
 
 CANDIDATES = 12
 """How many variables, those with most neighbours, are considered."""
 
 
 def choose_fixed(problem: Problem, domains: Domains, method: Method, limit: int) -> tuple[int, ...]:
-    """The variables to fix so that no step makes more than `limit` products; none if there is no need."""
+    """The variables to fix so that no step makes more than `limit` products; none if there is no
+    need."""
     sizes, scopes = scopes_of(problem, domains)
     fixed: list[int] = []
     order = find_order(sizes, scopes, method)

@@ -1,4 +1,4 @@
-"""The hot loops of `weighted`: the least alpha * time + beta * memory of an elimination program."""
+"""The hot loops of `weighted`: the least alpha * time + beta * memory of an elimination circuit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphwright.tasks import compiled
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
-# The columns of a program's operations.
+# The columns of a circuit's operations.
 LEFT, RIGHT, SHARED, FIRST, VARIABLE, LAST, LEFT_MAP, RIGHT_MAP = range(8)
 
 
@@ -79,7 +79,8 @@ def run_outside(
     values: Floats,
     outside: Floats,
 ) -> None:
-    """For every entry of every slot the least that all the rest takes, over all instances of the slot."""
+    """For every entry of every slot the least that all the rest takes, over all instances of the
+    slot."""
     outside[:] = np.inf
     outside[slot_begin[root]] = 0.0
     for o in range(len(operations) - 1, -1, -1):

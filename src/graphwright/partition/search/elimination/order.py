@@ -1,7 +1,8 @@
 """In which order to eliminate the variables of an additive problem, and by which steps.
 
-A factor is a table over some variables, its scope: a variable's own table, a pair's, or the result of a step. Eliminating a
-variable v replaces all factors over v by one over v's neighbours, in which v is chosen best. TensorOpt (section 3.2) names
+A factor is a table over some variables, its scope: a variable's own table, a pair's, or the result
+of a step. Eliminating a variable v replaces all factors over v by one over v's neighbours, in which
+v is chosen best. TensorOpt (section 3.2) names
 
     node elimination    v has two neighbours: a - v - b becomes a - b                  K^3 products
     edge elimination    factors with one scope become their product                    K^2
@@ -9,14 +10,16 @@ variable v replaces all factors over v by one over v's neighbours, in which v is
                         as though they were merged to one                              K^(degree + 1)
     linear DP           v has one neighbour: CF(b) = union over v of CF(v) x E(v, b)   K^2
 
-so that an order of elimination is all there is to choose. Both orders take what is cheapest first, in classes:
+so that an order of elimination is all there is to choose. Both orders take what is cheapest first,
+in classes:
 
     "ldp"           leaves and inner vertices of blocks:  o=o=o=o  ->  o-o-o-o  ->  from the ends inwards
                     (a block is a part that no single vertex disconnects; what connects blocks is kept to the last, so that
                     a tree remains: TensorOpt's linear graph, and more)
     "elimination"   the chain's inner vertices too, in their order, until two are left: K^3 a vertex (FT-Elimination, OptCNN)
 
-Identical layers are eliminated alike in either, which is what lets `elimination_program` solve them once.
+Identical layers are eliminated alike in either, which is what lets `elimination.circuit` solve them
+once.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Variables in the order of their elimination; how many products the widest step makes, and all of them."""
+    """Variables in the order of their elimination; how many products the widest step makes, and all
+    of them."""
 
     variables: tuple[int, ...]
     widest: int
@@ -49,7 +53,8 @@ class Order:
 
 
 class Step(NamedTuple):
-    """Join factor `left` with factor `right` and choose `variable` best. Factors are numbered, steps' results after the given."""
+    """Join factor `left` with factor `right` and choose `variable` best. Factors are numbered,
+    steps' results after the given."""
 
     left: int
     right: int
@@ -58,7 +63,8 @@ class Step(NamedTuple):
 
 
 def find_order(sizes: Mapping[int, int], scopes: Iterable[Scope], method: Method) -> Order:
-    """The order in which to eliminate all variables of `sizes` (variable -> number of configurations)."""
+    """The order in which to eliminate all variables of `sizes` (variable -> number of
+    configurations)."""
     graph: Graph = {v: set() for v in sizes}
     for scope in scopes:
         for v in scope:
@@ -105,7 +111,8 @@ def find_order(sizes: Mapping[int, int], scopes: Iterable[Scope], method: Method
 def find_steps(
     sizes: Mapping[int, int], scopes: Sequence[Scope], order: Sequence[int]
 ) -> list[Step]:
-    """The steps that eliminate the variables in that order; the last result, if any, is the whole problem's (scope ())."""
+    """The steps that eliminate the variables in that order; the last result, if any, is the whole
+    problem's (scope ())."""
     steps: list[Step] = []
     scope_of: list[Scope] = list(scopes)
     holding: dict[int, list[int]] = {v: [] for v in sizes}
@@ -166,14 +173,16 @@ def step_scope(left: Scope, right: Scope, variable: int) -> Scope:
 
 
 def _inner_of_chains(graph: Graph) -> set[int]:
-    """All but the leaves of stars: a leaf whose neighbour could not be eliminated by itself goes first."""
+    """All but the leaves of stars: a leaf whose neighbour could not be eliminated by itself goes
+    first."""
     return {
         v for v, others in graph.items() if len(others) != 1 or len(graph[next(iter(others))]) <= 2
     }
 
 
 def _core(graph: Graph) -> Graph:
-    """What is left when leaves are taken off until there are none: blocks, and what connects them."""
+    """What is left when leaves are taken off until there are none: blocks, and what connects
+    them."""
     core = {v: set(others) for v, others in graph.items()}
     leaves = [v for v, others in core.items() if len(others) < 2]
     while leaves:
@@ -186,9 +195,11 @@ def _core(graph: Graph) -> Graph:
 
 
 def _ends_and_cuts(graph: Graph) -> set[int]:
-    """What a tree of blocks is made of: vertices whose removal disconnects something, the first and the last of each component.
+    """What a tree of blocks is made of: vertices whose removal disconnects something, the first and
+    the last of each component.
 
-    The ends are kept as the paper marks the first operator, so that the first and the last layer are eliminated like all others.
+    The ends are kept as the paper marks the first operator, so that the first and the last layer
+    are eliminated like all others.
     """
     found: set[int] = set()
     number: dict[int, int] = {}

@@ -1,9 +1,10 @@
-"""The least of time + weight * memory, by elimination (OptCNN section 5: node and edge elimination, and wider).
+"""The least of time + weight * memory, by elimination (OptCNN section 5: node and edge elimination,
+and wider).
 
     least(problem, weight)     least time + weight * memory; infinity asks for the least memory
     sweep(problem, weights)    the same for many weights: the order and the sharing are found once, weights run in parallel
 
-In the algebra of (min, +), a step of `elimination_program` is a product of matrices:
+In the algebra of (min, +), a step of `elimination.circuit` is a product of matrices:
 
     result[a, b] = min over v of left[a, v] + right[v, b]
 
@@ -11,7 +12,7 @@ and the choice of v is found again while unrolling, for the one entry that was c
 
     sharing      equal sub-problems (repeated layers) are computed once
     exactness    exact for every graph whose elimination is narrow enough (`limit` products in the widest step). In others some
-                 variables are fixed (`elimination_fixing`): all their configurations are tried if they are few (exact),
+                 variables are fixed (`elimination.fixing`): all their configurations are tried if they are few (exact),
                  else they are improved in turns (then `exact` is false)
 """
 
@@ -28,6 +29,12 @@ from numpy.typing import NDArray
 
 from graphwright.machine import num_cores
 from graphwright.partition.estimate import Assignment, Floats, Pair, Problem
+from graphwright.partition.search.elimination.circuit import (
+    Circuit,
+    Domains,
+    all_configurations,
+    compile_problem,
+)
 from graphwright.partition.search.elimination.fixing import choose_fixed
 from graphwright.partition.search.elimination.kernels import (
     best_options,
@@ -37,12 +44,6 @@ from graphwright.partition.search.elimination.kernels import (
     weigh_leaves,
 )
 from graphwright.partition.search.elimination.order import Method
-from graphwright.partition.search.elimination.program import (
-    Domains,
-    Program,
-    all_configurations,
-    compile_problem,
-)
 
 WIDEST = 30_000_000
 """The most additions in one step: beyond, variables are fixed."""
@@ -51,7 +52,8 @@ MOST_TRIALS = 400
 """All ways to fix variables are tried if there are no more."""
 
 MOST_TURNS = 60
-"""Else so many problems are solved, for each weight, while fixed variables are improved in turns."""
+"""Else so many problems are solved, for each weight, while fixed variables are improved in
+turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,26 +93,27 @@ def scalars(weight: float) -> tuple[float, float]:
 
 
 class Numbers:
-    """A program packed for the kernels; the values of all slots lie one after another. Calls may run in parallel."""
+    """A circuit packed for the kernels; the values of all slots lie one after another. Calls may
+    run in parallel."""
 
     def __init__(
         self, problem: Problem, domains: Domains, method: Method = "ldp", *, share: bool = True
     ) -> None:
         self.problem = problem
         self.domains = domains
-        self.program: Program = compile_problem(problem, domains, method, share=share)
-        program = self.program
-        self.slot_begin = np.cumsum([0, *program.slot_sizes()])
-        self.first_slot = 1 + len(program.leaves)
-        self.leaf_time = _joined([leaf.time.ravel() for leaf in program.leaves])
-        self.leaf_memory = _joined([leaf.memory.ravel() for leaf in program.leaves])
-        self.leaf_begin = np.cumsum([0, *(leaf.time.size for leaf in program.leaves)])
-        self.num_options = np.array([leaf.time.shape[1] for leaf in program.leaves], np.int64)
+        self.circuit: Circuit = compile_problem(problem, domains, method, share=share)
+        circuit = self.circuit
+        self.slot_begin = np.cumsum([0, *circuit.slot_sizes()])
+        self.first_slot = 1 + len(circuit.leaves)
+        self.leaf_time = _joined([leaf.time.ravel() for leaf in circuit.leaves])
+        self.leaf_memory = _joined([leaf.memory.ravel() for leaf in circuit.leaves])
+        self.leaf_begin = np.cumsum([0, *(leaf.time.size for leaf in circuit.leaves)])
+        self.num_options = np.array([leaf.time.shape[1] for leaf in circuit.leaves], np.int64)
         place: dict[int, int] = {}
         parts: list[NDArray[np.int32]] = []
         size = 0
         rows = []
-        for operation in program.operations:
+        for operation in circuit.operations:
             for part in (operation.left_map, operation.right_map):
                 if id(part) not in place:
                     place[id(part)] = size
@@ -141,10 +144,11 @@ class Numbers:
 
     @property
     def root_slot(self) -> int:
-        return int(self.program.instance_slot[self.program.root])
+        return int(self.circuit.instance_slot[self.circuit.root])
 
     def outside(self, values: Floats) -> Floats:
-        """For every entry of every slot the least value of all that is not in it; over all instances the least."""
+        """For every entry of every slot the least value of all that is not in it; over all
+        instances the least."""
         outside = np.empty(self.slot_begin[-1])
         run_outside(
             self.operations, self.maps, self.slot_begin, self.first_slot, self.root_slot,
@@ -154,13 +158,13 @@ class Numbers:
 
     def assignment(self, values: Floats, alpha: float, beta: float, *, exact: bool = True) -> Least:
         """The assignment that has the whole problem's value."""
-        program, problem = self.program, self.problem
+        circuit, problem = self.circuit, self.problem
         entries = unroll_values(
             self.operations, self.maps, self.slot_begin, self.first_slot,
-            program.instance_slot, program.instance_left, program.instance_right, values,
+            circuit.instance_slot, circuit.instance_left, circuit.instance_right, values,
         )  # fmt: skip
-        num_tables = len(program.pairs)
-        leaf_of = program.instance_slot[1 : num_tables + 1] - 1
+        num_tables = len(circuit.pairs)
+        leaf_of = circuit.instance_slot[1 : num_tables + 1] - 1
         entries = entries[1 : num_tables + 1]
         chosen = best_options(
             self.leaf_time, self.leaf_memory, self.leaf_begin, self.num_options, leaf_of, entries,
@@ -171,7 +175,7 @@ class Numbers:
         )
         at = self.leaf_begin[leaf_of] + entries * self.num_options[leaf_of] + chosen
         several = self.num_options[leaf_of] > 1
-        options = {program.pairs[i]: int(chosen[i]) for i in np.nonzero(several)[0].tolist()}
+        options = {circuit.pairs[i]: int(chosen[i]) for i in np.nonzero(several)[0].tolist()}
         return Least(
             choices=choices,
             options=options,
@@ -225,7 +229,8 @@ def _with_fixed(
     method: Method,
     threads: int | None,
 ) -> Iterator[Least]:
-    """`least` for every weight by trying, or improving in turns, what some variables are fixed to."""
+    """`least` for every weight by trying, or improving in turns, what some variables are fixed
+    to."""
     if prod(len(domains[v]) for v in fixed) <= MOST_TRIALS:
         best: list[Least | None] = [None] * len(weights)
         for values in product(*(domains[v].tolist() for v in fixed)):
@@ -247,7 +252,8 @@ def improve_in_turns(
 ) -> Least:
     """Fix, solve the rest, choose the fixed anew given the rest, and again until nothing improves.
 
-    Each fixed variable's configurations are tried in the order of what they cost with all the others as they are.
+    Each fixed variable's configurations are tried in the order of what they cost with all the
+    others as they are.
     """
     alpha, beta = scalars(weight)
     neighbours: dict[int, list[Pair]] = {v: [] for v in fixed}
@@ -264,7 +270,8 @@ def improve_in_turns(
         return np.asarray(cost.min(axis=-1))
 
     def costs_given(v: int, choices: NDArray[np.int64] | None) -> Floats:
-        """The value of each configuration of v, its neighbours as they are or, if unknown, at their best."""
+        """The value of each configuration of v, its neighbours as they are or, if unknown, at their
+        best."""
         cost = weighed(problem.unary[v].time, problem.unary[v].memory)
         for pair in neighbours[v]:
             table = problem.pairs[pair]

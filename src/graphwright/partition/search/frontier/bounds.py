@@ -1,6 +1,7 @@
 """What a frontier need not track: bounds from weighed problems, which are cheap to solve.
 
-Every weight w gives an assignment of least time + w * memory, a supported point, and a line below which there is nothing:
+Every weight w gives an assignment of least time + w * memory, a supported point, and a line below
+which there is nothing:
 
     time                                 u, v   supported points: known assignments
      | u                                 ----   the line of their weight: nothing is below
@@ -9,13 +10,15 @@ Every weight w gives an assignment of least time + w * memory, a supported point
      |      \\ v
      +------------ memory
 
-`find_supported` asks for the weight of the line through two neighbours and splits where a point is found below it (Aneja and
-Nair), until only neighbours on the hull are left or triangles are closed: with a precision p, nothing need be better than a
-known point by less than a factor 1 + p, so that corners move towards the origin, and a corner below the line closes its triangle.
+`find_supported` asks for the weight of the line through two neighbours and splits where a point is
+found below it (Aneja and Nair), until only neighbours on the hull are left or triangles are closed:
+with a precision p, nothing need be better than a known point by less than a factor 1 + p, so that
+corners move towards the origin, and a corner below the line closes its triangle.
 
-For the open triangles, `Bounds` holds for every entry of every slot the least value of all the rest (`Numbers.outside`). A partial
-point that, together with the least value of the rest, is beyond the corner for the weight of each open triangle leads to nothing
-new and is dropped. This is exact, and most points go.
+For the open triangles, `Bounds` holds for every entry of every slot the least value of all the rest
+(`Numbers.outside`). A partial point that, together with the least value of the rest, is beyond the
+corner for the weight of each open triangle leads to nothing new and is dropped. This is exact, and
+most points go.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ import numpy as np
 
 from graphwright.partition.estimate import Assignment, Floats
 from graphwright.partition.search.elimination import Numbers
+from graphwright.partition.search.frontier.kernels import Bounds
 
 SLACK = 1e-9
 """Relative: more than what rounding amounts to, so that no point is dropped for it."""
@@ -56,7 +60,8 @@ class Line(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Two neighbours on the hull, of less memory and of less time, and lines that bound what lies between; the first is theirs."""
+    """Two neighbours on the hull, of less memory and of less time, and lines that bound what lies
+    between; the first is theirs."""
 
     low: Assignment
     high: Assignment
@@ -101,7 +106,8 @@ class Supporting:
 
 
 def find_supported(supporting: Supporting, precision: float, *, most: int = 2000) -> Supported:
-    """Supported points until no open triangle could be smaller; about `most` weighed problems are solved at the most."""
+    """Supported points until no open triangle could be smaller; about `most` weighed problems are
+    solved at the most."""
     shrink = 1.0 + precision
     low, high = supporting.solve([Line(0.0, 1.0), Line(1.0, 0.0)])
     if isinf(low[1].time):
@@ -159,7 +165,8 @@ def open_corners(
     precision: float,
     most: tuple[float, float] = (inf, inf),
 ) -> Corners:
-    """The corners between neighbours, each with the line that it is least above; those below some line are none.
+    """The corners between neighbours, each with the line that it is least above; those below some
+    line are none.
 
     `most` is the time and the memory that anything new stays below.
     """
@@ -177,7 +184,8 @@ def open_corners(
 
 
 def nondominated(points: Iterable[Assignment]) -> list[Assignment]:
-    """The points that no other dominates, up to rounding, memory upwards; the first of equal ones."""
+    """The points that no other dominates, up to rounding, memory upwards; the first of equal
+    ones."""
     kept: list[Assignment] = []
     for point in sorted(points, key=lambda point: (point.memory, point.time)):
         if isinf(point.time) or (kept and point.time >= kept[-1].time * (1 - ROUNDING)):
@@ -188,26 +196,14 @@ def nondominated(points: Iterable[Assignment]) -> list[Assignment]:
     return kept
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bounds:
-    """Which partial points lead to nothing new: those with alpha time + beta memory + outside >= enough, for all lines.
-
-    outside    [entries of all slots, lines]; infinite where no point of the entry is of use
-    """
-
-    alpha: Floats
-    beta: Floats
-    enough: Floats
-    outside: Floats
-
-
 def no_bounds() -> Bounds:
     """Bounds that drop nothing."""
     return Bounds(alpha=np.zeros(0), beta=np.zeros(0), enough=np.zeros(0), outside=np.zeros((0, 0)))
 
 
 def find_bounds(numbers: Numbers, corners: Corners, share: float = 1.0, *, threads: int) -> Bounds:
-    """Bounds for the lines of the open triangles, or for some of them if they are many; only a share of their height, if asked for."""
+    """Bounds for the lines of the open triangles, or for some of them if they are many; only a
+    share of their height, if asked for."""
     num_entries = int(numbers.slot_begin[-1])
     most = min(MOST_LINES, max(2, MOST_BYTES // (8 * num_entries)))
     slope = np.array([line.alpha for line in corners.lines])

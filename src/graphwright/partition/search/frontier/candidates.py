@@ -1,20 +1,22 @@
 """From a graph to plans worth simulating: the tracked frontier of the additive problem, thinned.
 
-The additive estimate adds up everything that one device computes and everything that is moved. A real step overlaps the gathering of
-parameters and the adding up of gradients with computing. So the frontier is tracked twice: with these movements at their full price, and with
-them hidden behind the computing (`OVERLAP`); simulation decides between the plans of both.
+The additive estimate adds up everything that one device computes and everything that is moved. A
+real step overlaps the gathering of parameters and the adding up of gradients with computing. So the
+frontier is tracked twice: with these movements at their full price, and with them hidden behind the
+computing (`OVERLAP`); simulation decides between the plans of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import atan2, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.partition.estimate import Assignment, Model, Problem, Table
+from graphwright.partition.estimate import Assignment, Estimate, Problem, Table
+from graphwright.partition.progress import Progress, silent
 from graphwright.partition.search.elimination import Method, least
 from graphwright.partition.search.frontier.tracking import track
 from graphwright.partition.search.narrow import narrow
@@ -22,73 +24,70 @@ from graphwright.partition.space import Weight
 from graphwright.plans import Plan
 
 OVERLAP = 0.9
-"""The share of what moves for parameters and gradients that is taken to be hidden in the second tracking."""
+"""The share of what moves for parameters and gradients that is taken to be hidden in the second
+tracking."""
 FAST_ENDS = (0.3, 0.5, 0.7)
 """Shares for which only the fastest plan is looked for."""
 TRACKING = 2.0
-"""Seconds after which gaps between points of an estimated frontier stay open; a dozen of its points are simulated in any case."""
+"""Seconds after which gaps between points of an estimated frontier stay open; a dozen of its points
+are simulated in any case."""
 Floats = NDArray[np.float64]
-Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidates:
-    """Plans with their additive estimates, (seconds, bytes), and whether the tracking was exact in the configurations that it had."""
+class TrackedPlans:
+    """Plans with their additive estimates, (seconds, bytes), and whether the tracking was exact in
+    the configurations that it had."""
 
     plans: tuple[tuple[Plan, tuple[float, float]], ...]
     exact: bool
-    num_points: int
 
 
-def candidates(
-    model: Model,
+def find_candidates(
+    estimate: Estimate,
     *,
     count: int,
     precision: float = 0.01,
     method: Method = "ldp",
     overlaps: Sequence[float] = (0.0, OVERLAP),
     budget: float | None = TRACKING,
-    report: Report | None = None,
-) -> Candidates:
+    progress: Progress = silent,
+) -> TrackedPlans:
     """At most about `count` plans spread over the frontiers, their ends always among them."""
-    problem = narrow(model, model.space.width)
+    estimate = narrow(estimate, estimate.space.width)
+    problem = estimate.problem()
     found: list[Assignment] = []
-    exact, points = True, 0
+    exact = True
     for overlap in overlaps:
         tracked = track(
-            _hidden(model, problem, overlap),
+            _hidden(estimate, problem, overlap),
             method=method,
             precision=precision,
             budget=budget,
-            report=None if report is None else _forward(report),
+            progress=lambda done, total: progress("tracking the frontier", done, total),
         )
-        exact, points = exact and tracked.exact, points + len(tracked.points)
+        exact &= tracked.exact
         for point in spread(tracked.points, max(2, count // len(overlaps))):
             time, memory = problem.evaluate(point.choices.tolist(), point.options)
             found.append(replace(point, time=time, memory=memory))
     for overlap in FAST_ENDS if len(overlaps) > 1 else ():
-        point = least(_hidden(model, problem, overlap))
+        point = least(_hidden(estimate, problem, overlap))
         time, memory = problem.evaluate(point.choices.tolist(), point.options)
         found.append(replace(point, time=time, memory=memory))
     plans: dict[tuple[bytes, tuple[tuple[tuple[int, int], int], ...]], Assignment] = {}
     for point in found:
         plans.setdefault((point.choices.tobytes(), tuple(sorted(point.options.items()))), point)
-    return Candidates(
-        plans=tuple((model.plan(p, "frontier"), (p.time, p.memory)) for p in plans.values()),
+    return TrackedPlans(
+        plans=tuple((estimate.plan(p, "frontier"), (p.time, p.memory)) for p in plans.values()),
         exact=exact,
-        num_points=points,
     )
 
 
-def _forward(report: Report) -> Callable[[int, int], None]:
-    return lambda done, total: report("tracking the frontier", done, total)
-
-
-def _hidden(model: Model, problem: Problem, overlap: float) -> Problem:
+def _hidden(estimate: Estimate, problem: Problem, overlap: float) -> Problem:
     """The problem with what moves to and from parameters cheaper by the share that is hidden."""
     if overlap == 0.0:
         return problem
-    updates = {g for g, group in enumerate(model.coarse.groups) if group.weight is Weight.UPDATE}
+    updates = {g for g, group in enumerate(estimate.coarse.groups) if group.weight is Weight.UPDATE}
     known: dict[bytes, Table] = {}
     pairs = {}
     for (u, v), table in problem.pairs.items():
@@ -102,7 +101,8 @@ def _hidden(model: Model, problem: Problem, overlap: float) -> Problem:
 
 
 def spread(points: Sequence[Assignment], count: int) -> list[Assignment]:
-    """Both ends, then corners, where the curve on logarithmic axes turns most, up to half of `count`; the rest evenly between along the curve."""
+    """Both ends, then corners, where the curve on logarithmic axes turns most, up to half of
+    `count`; the rest evenly between along the curve."""
     if len(points) <= count:
         return list(points)
     x = np.array([log(max(p.memory, 1.0)) for p in points])

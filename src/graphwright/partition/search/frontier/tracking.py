@@ -1,13 +1,16 @@
-"""Frontier tracking (TensorOpt section 3): all assignments that no other beats in both time and memory.
+"""Frontier tracking (TensorOpt section 3): all assignments that no other beats in both time and
+memory.
 
-Where `eliminate` holds a number for every entry of a factor, here it is a frontier, and a step (`elimination_program`) is
+Where `eliminate` holds a number for every entry of a factor, here it is a frontier, and a step
+(`elimination.circuit`) is
 
     result[a, b] = reduce(union over v of left[a, v] x right[v, b])        Eq. (4) to (7), Algorithms 1 to 3
                                                                             x: all sums of a point of each
 
-`find_order` has the eliminations and the linear DP; `contract` computes a range of entries, and threads share the entries. Every
-point knows the points of the operands that it is the sum of, so that unrolling gathers, step by step from the root, the points of
-all tables: their entries are the configurations, and each of their points an option.
+`find_order` has the eliminations and the linear DP; `contract` computes a range of entries, and
+threads share the entries. Every point knows the points of the operands that it is the sum of, so
+that unrolling gathers, step by step from the root, the points of all tables: their entries are the
+configurations, and each of their points an option.
 
     memory
      |o                 exact       all of the frontier, for precision 0 and elimination narrow enough
@@ -16,13 +19,15 @@ all tables: their entries are the configurations, and each of their points an op
      |        o
      +------------ time
 
-What makes it fast: equal sub-problems are solved once, and bounds from weighed problems (`frontier_bounds`) leave gaps between known
-assignments in which alone there can be anything new. Each open gap is tracked by itself, with the few configurations and points
-that come near enough to its line (`Tracking.close`). With a precision most gaps close before.
+What makes it fast: equal sub-problems are solved once, and bounds from weighed problems (`bounds`)
+leave gaps between known assignments in which alone there can be anything new. Each open gap is
+tracked by itself, with the few configurations and points that come near enough to its line
+(`Tracking.close`). With a precision most gaps close before.
 
-Where elimination is too wide, some variables are fixed (`elimination_fixing`) and the frontiers united: heuristic elimination. All
-ways to fix them are tried if they are few, and most are ruled out by a handful of weights; else what good assignments for
-many weights have there, and `exact` is false.
+Where elimination is too wide, some variables are fixed (`elimination.fixing`) and the frontiers
+united: heuristic elimination. All ways to fix them are tried if they are few, and most are ruled
+out by a handful of weights; else what good assignments for many weights have there, and `exact` is
+false.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.machine import num_cores
-from graphwright.partition.estimate import Assignment, Floats, Problem
+from graphwright.partition.estimate import Assignment, Problem
 from graphwright.partition.search.elimination import (
     Domains,
     Method,
@@ -64,14 +69,15 @@ from graphwright.partition.search.frontier.bounds import (
     open_corners,
 )
 from graphwright.partition.search.frontier.kernels import (
-    Int32s,
-    Int64s,
+    Frontiers,
+    Maps,
+    Points,
     contract,
     leaf_points,
     thin,
 )
 
-Report = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 WIDEST = 30_000_000
 """The most products of frontiers in one step: beyond, variables are fixed."""
@@ -83,7 +89,8 @@ TRIAL_LINES = 10
 """With how many weights a way to fix variables is looked at before it is tracked."""
 
 SHARES = (0.0, 0.2, 1.0)
-"""How far from a gap's line towards its corners is looked, in turns; the last one for all there is."""
+"""How far from a gap's line towards its corners is looked, in turns; the last one for all there
+is."""
 
 FEW_ENTRIES = 64
 """Below this, threads cost more than they save."""
@@ -91,7 +98,8 @@ FEW_ENTRIES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What tracking took: steps and how many of them differ, points of all frontiers and of the longest, weighed problems, seconds."""
+    """What tracking took: steps and how many of them differ, points of all frontiers and of the
+    longest, weighed problems, seconds."""
 
     num_steps: int = 0
     num_distinct: int = 0
@@ -106,7 +114,8 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tracked:
-    """The frontier, memory upwards and time downwards, and whether it is known to be all of it (within the precision)."""
+    """The frontier, memory upwards and time downwards, and whether it is known to be all of it
+    (within the precision)."""
 
     points: tuple[Assignment, ...]
     exact: bool
@@ -118,24 +127,13 @@ class Tracked:
         return f"Tracked({len(self.points)} points, {known}, precision {self.precision:g})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frontiers:
-    """The frontiers of all entries of a slot; see `frontier_kernels`."""
-
-    time: Floats
-    memory: Floats
-    left: Int32s
-    right: Int32s
-    begin: Int64s
-
-
 def track(
     problem: Problem,
     *,
     method: Method = "ldp",
     precision: float = 0.0,
     threads: int | None = None,
-    report: Report | None = None,
+    progress: Progress | None = None,
     bounds: bool = True,
     share: bool = True,
     limit: int = WIDEST,
@@ -144,7 +142,7 @@ def track(
     """The frontier of time and memory.
 
     precision    0 for all of it; else points within a factor 1 + precision of others in time and memory may be left out
-    report       is called with gaps (without bounds: steps) done and in all
+    progress     is called with gaps (without bounds: steps) done and in all
     bounds       drop what bounds rule out; without, plain FT as published
     share        solve equal sub-problems once
     limit        the most products of frontiers in one step; beyond, variables are fixed
@@ -154,7 +152,7 @@ def track(
     assert precision >= 0
     tracking = Tracking(
         problem, method, _sound_precision(problem, precision),
-        num_cores() if threads is None else threads, report, bounds, share,
+        num_cores() if threads is None else threads, progress, bounds, share,
         None if budget is None else perf_counter() + budget,
     )  # fmt: skip
     domains = all_configurations(problem)
@@ -185,7 +183,8 @@ def _sound_precision(problem: Problem, precision: float) -> float:
 def _ways_to_fix(
     problem: Problem, domains: Domains, fixed: Sequence[int], method: Method
 ) -> tuple[list[dict[int, int]], bool]:
-    """All ways to fix these variables, or else those of good assignments for many weights; and whether it is all."""
+    """All ways to fix these variables, or else those of good assignments for many weights; and
+    whether it is all."""
     if prod(len(domains[v]) for v in fixed) <= MOST_TRIALS:
         ways = product(*(domains[v].tolist() for v in fixed))
         return [dict(zip(fixed, values, strict=True)) for values in ways], True
@@ -208,7 +207,8 @@ class _OutOfTimeError(Exception):
 
 
 class Tracking:
-    """Tracks the frontier within domains, one after another: what is known from one bounds the next."""
+    """Tracks the frontier within domains, one after another: what is known from one bounds the
+    next."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Tracking:
         method: Method,
         precision: float,
         threads: int,
-        report: Report | None,
+        progress: Progress | None,
         bounds: bool,
         share: bool,
         deadline: float | None = None,
@@ -227,7 +227,7 @@ class Tracking:
         self.method = method
         self.precision = precision
         self.threads = threads
-        self.report = report
+        self.progress = progress
         self.bounds = bounds
         self.share = share
         self.points: list[Assignment] = []
@@ -262,15 +262,17 @@ class Tracking:
             except _OutOfTimeError:
                 self.left_open = True
                 return
-            if self.report is not None:
-                self.report(number, len(turns))
+            if self.progress is not None:
+                self.progress(number, len(turns))
 
     def close(self, numbers: Numbers, gap: Gap, share: float) -> None:
-        """Add what is new in a gap, of what comes as near to the hull as `share` says: from near to far, which leaves less to look for.
+        """Add what is new in a gap, of what comes as near to the hull as `share` says: from near to
+        far, which leaves less to look for.
 
-        First what takes every configuration from one side of the gap or from the other: where a model repeats a layer, neighbours
-        on the hull differ in all of its layers, and between them lies what differs in some. Then the configurations that come
-        near the line, then all that could matter.
+        First what takes every configuration from one side of the gap or from the other: where a
+        model repeats a layer, neighbours on the hull differ in all of its layers, and between them
+        lies what differs in some. Then the configurations that come near the line, then all that
+        could matter.
         """
         factor = (1 + self.precision) ** 0.5  # a half for corners, the other for thinning
         line = gap.lines[0]
@@ -285,7 +287,7 @@ class Tracking:
             marginal = values + numbers.outside(values)
         domains = {}
         for v, domain in numbers.domains.items():
-            begin = numbers.slot_begin[numbers.program.instance_slot[1 + v]]
+            begin = numbers.slot_begin[numbers.circuit.instance_slot[1 + v]]
             near = domain[marginal[begin : begin + len(domain)] < limit] if share else domain[:0]
             domains[v] = np.union1d(near, [gap.low.choices[v], gap.high.choices[v]])
         part = Numbers(self.problem, domains, self.method, share=self.share)
@@ -303,20 +305,22 @@ class Tracking:
         )
 
     def track_within(self, numbers: Numbers, within: Bounds, factor: float) -> None:
-        """Add what is within the bounds; thinned by the factor on the way, and by the factor in the end."""
+        """Add what is within the bounds; thinned by the factor on the way, and by the factor in the
+        end."""
         started = perf_counter()
         values = self.run(numbers, within, factor)
         self.add(self.unroll(numbers, values, factor))
         self.count(
-            num_steps=len(numbers.program.instance_slot) - 1 - len(numbers.program.pairs),
-            num_distinct=len(numbers.program.operations),
+            num_steps=len(numbers.circuit.instance_slot) - 1 - len(numbers.circuit.pairs),
+            num_distinct=len(numbers.circuit.operations),
             num_points=sum(len(value.time) for value in values),
             longest=max(int(np.diff(value.begin).max(initial=0)) for value in values),
             seconds_tracked=perf_counter() - started,
         )
 
     def track_all(self, ways: Sequence[Domains]) -> None:
-        """Add the frontiers of several ways to fix variables; those of which lines say that they hold nothing new are left out."""
+        """Add the frontiers of several ways to fix variables; those of which lines say that they
+        hold nothing new are left out."""
         if not self.bounds:
             for domains in ways:
                 self.track(domains)
@@ -343,45 +347,42 @@ class Tracking:
 
     def run(self, numbers: Numbers, within: Bounds, factor: float) -> list[Frontiers]:
         """The frontiers of every slot."""
-        program = numbers.program
-        factor = factor ** (1 / max(1, _depth(program.operations, numbers.first_slot)))
+        circuit = numbers.circuit
+        factor = factor ** (1 / max(1, _depth(circuit.operations, numbers.first_slot)))
         values = [Frontiers(*leaf_points(np.zeros((1, 1)), np.zeros((1, 1))))]
-        for slot, leaf in enumerate(program.leaves, start=1):
+        for slot, leaf in enumerate(circuit.leaves, start=1):
             time = leaf.time
             if len(within.enough):
                 rest = within.outside[numbers.slot_begin[slot] : numbers.slot_begin[slot + 1]]
                 time = np.where(np.isinf(rest[:, :1]), inf, time)
             values.append(Frontiers(*leaf_points(time, leaf.memory)))
         with ThreadPoolExecutor(self.threads) as pool:
-            for number, operation in enumerate(program.operations):
+            for number, operation in enumerate(circuit.operations):
                 slot = numbers.first_slot + number
                 outside = within.outside[numbers.slot_begin[slot] : numbers.slot_begin[slot + 1]]
-                values.append(self._contract(values, operation, within, outside, factor, pool))
-                if self.report is not None and not self.bounds:
-                    self.report(number + 1, len(program.operations))
+                bounds = within._replace(outside=outside)
+                values.append(self._contract(values, operation, bounds, factor, pool))
+                if self.progress is not None and not self.bounds:
+                    self.progress(number + 1, len(circuit.operations))
         return values
 
     def _contract(
         self,
         values: Sequence[Frontiers],
         operation: Operation,
-        within: Bounds,
-        outside: Floats,
+        bounds: Bounds,
         factor: float,
         pool: ThreadPoolExecutor,
     ) -> Frontiers:
         left, right = values[operation.left], values[operation.right]
+        maps = Maps(operation.left_map, operation.right_map)
         shared, first, variable, last = operation.shape
         num_entries = shared * first * last
 
-        def part(bounds: tuple[int, int]) -> Frontiers:
+        def part(entries: tuple[int, int]) -> Frontiers:
             if self.deadline is not None and perf_counter() > self.deadline:
                 raise _OutOfTimeError
-            return Frontiers(*contract(
-                left.time, left.memory, left.begin, right.time, right.memory, right.begin,
-                operation.left_map, operation.right_map,
-                within.alpha, within.beta, within.enough, outside, factor, *bounds,
-            ))  # fmt: skip
+            return Frontiers(*contract(left, right, maps, bounds, factor, *entries))
 
         if self.threads < 2 or num_entries * variable < FEW_ENTRIES**2 or num_entries < 2:
             return part((0, num_entries))
@@ -394,28 +395,29 @@ class Tracking:
         self, numbers: Numbers, values: Sequence[Frontiers], factor: float = 1.0
     ) -> Iterable[Assignment]:
         """The assignments of all points of the root, or, with a factor, of some."""
-        program, problem = numbers.program, self.problem
+        circuit, problem = numbers.circuit, self.problem
         root = values[numbers.root_slot]
         number = np.arange(len(root.time), dtype=np.int32)
         if factor > 1 and len(number):
-            kept = thin(root.time.copy(), root.memory.copy(), number, number, len(number), factor)
+            points = Points(root.time.copy(), root.memory.copy(), number, number)
+            kept = thin(points, len(number), factor)
             number = number[:kept]
         num_points = len(number)
-        at: dict[int, NDArray[np.intp]] = {program.root: number.astype(np.intp)}
-        num_tables = len(program.pairs)
-        for i in range(program.root, num_tables, -1):
-            value, point = values[program.instance_slot[i]], at.pop(i)
-            at[int(program.instance_left[i])] = value.left[point].astype(np.intp)
-            at[int(program.instance_right[i])] = value.right[point].astype(np.intp)
+        at: dict[int, NDArray[np.intp]] = {circuit.root: number.astype(np.intp)}
+        num_tables = len(circuit.pairs)
+        for i in range(circuit.root, num_tables, -1):
+            value, point = values[circuit.instance_slot[i]], at.pop(i)
+            at[int(circuit.instance_left[i])] = value.left[point].astype(np.intp)
+            at[int(circuit.instance_right[i])] = value.right[point].astype(np.intp)
         time, memory = np.zeros(num_points), np.zeros(num_points)
         choices = np.zeros((num_points, problem.num_variables), np.int64)
         options: list[tuple[tuple[int, int], list[int]]] = []
-        for i, pair in enumerate(program.pairs, start=1):
-            slot = int(program.instance_slot[i])
+        for i, pair in enumerate(circuit.pairs, start=1):
+            slot = int(circuit.instance_slot[i])
             value, point = values[slot], at[i]
             entry = np.searchsorted(value.begin, point, side="right") - 1
             option = value.left[point]
-            leaf = program.leaves[slot - 1]
+            leaf = circuit.leaves[slot - 1]
             time += leaf.time[entry, option]
             memory += leaf.memory[entry, option]
             if pair[0] == pair[1]:

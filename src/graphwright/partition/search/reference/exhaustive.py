@@ -1,16 +1,17 @@
-"""The fastest plan of a finite space, proved: depth first, with what cannot be faster left out (Jia's thesis, section 3.7.5).
+"""The fastest plan of a finite space, proved: depth first, with what cannot be faster left out
+(Jia's thesis, section 3.7.5).
 
     conv1 -+- i i -+- conv2 ...          bound >= best so far: nothing beneath is looked at
            +- i j -+- conv2 ...          the most promising choice first
            +- j j                        a plan with all choices made is simulated
 
-The thesis searches LeNet and an RNNLM of two time steps on four devices in this way, to see whether its Markov chains find what is best. The
-space is that of `tied`, the bound that of `bounds`; what is simulated at the leaves is what annealing goes by.
+The thesis searches LeNet and an RNNLM of two time steps on four devices in this way, to see whether
+its Markov chains find what is best. The space is that of `finite_space`, the bound that of
+`lower_bounds`; what is simulated at the leaves is what annealing goes by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
@@ -19,8 +20,9 @@ import numpy as np
 
 from graphwright.errors import NothingFound
 from graphwright.ir import collection_paused
+from graphwright.partition.progress import Progress
 from graphwright.partition.search.annealing import Changes
-from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.partition.search.reference.lower_bounds import Tables, tabulate
 from graphwright.plans import Plan
 from graphwright.simulate import Incremental
@@ -29,9 +31,11 @@ from graphwright.tasks import Costs, Expansion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhausted:
-    """The optimum of a space: of `num_plans` plans, `num_simulated` were simulated and `num_bounds` bounds taken.
+    """The optimum of a space: of `num_plans` plans, `num_simulated` were simulated and `num_bounds`
+    bounds taken.
 
-    `proved` is False where the time was over before the end; the plan is then the best so far, and `bound` what none is faster than.
+    `proved` is False where the time was over before the end; the plan is then the best so far, and
+    `bound` what none is faster than.
     """
 
     plan: Plan
@@ -53,32 +57,32 @@ class Exhausted:
 
 
 def search(
-    tied: Tied,
+    space: FiniteSpace,
     costs: Costs,
     *,
     budget: float | None = None,
-    report: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Exhausted:
     """The fastest plan of a space."""
     with collection_paused():
-        return _Search(tied, costs, inf if budget is None else budget, report).run()
+        return _Search(space, costs, inf if budget is None else budget, progress).run()
 
 
 class _Search:
     def __init__(
         self,
-        tied: Tied,
+        space: FiniteSpace,
         costs: Costs,
         budget: float,
-        report: Callable[[str, int, int], None] | None,
+        progress: Progress | None,
     ) -> None:
-        self.tied, self.budget, self.report = tied, budget, report
+        self.space, self.budget, self.progress = space, budget, progress
         self.began = perf_counter()
-        first = [0] * len(tied.families)
-        plan = tied.plan(first)
-        expansion = Expansion(tied.model.coarse.site, plan, costs)
-        self.tables: Tables = tabulate(tied, expansion)
-        self.run_ = Incremental(tied.graph, plan, costs, expansion)
+        first = [0] * len(space.families)
+        plan = space.plan(first)
+        expansion = Expansion(space.estimate.coarse.facts, plan, costs)
+        self.tables: Tables = tabulate(space, expansion)
+        self.run_ = Incremental(space.graph, plan, costs, expansion)
         self.at = list(first)
         self.choices = np.append(self.tables.num_choices[:-1], 0)
         self.best, self.least = tuple(first), self.run_.makespan
@@ -87,16 +91,16 @@ class _Search:
         self.unseen = inf
 
     def run(self) -> Exhausted:
-        if not self.tied.families:
+        if not self.space.families:
             raise NothingFound("nothing to choose: the graph has no heavy operators")
         self._visit(0)
         return Exhausted(
-            plan=self.tied.plan(self.best),
+            plan=self.space.plan(self.best),
             makespan=self.least,
             choices=self.best,
             proved=not self.over,
             bound=min(self.least, self.unseen),
-            num_plans=self.tied.num_plans,
+            num_plans=self.space.num_plans,
             num_simulated=self.num_simulated,
             num_bounds=self.num_bounds,
             seconds=perf_counter() - self.began,
@@ -104,10 +108,10 @@ class _Search:
 
     def _visit(self, number: int) -> None:
         """Every choice of a family, those before it being decided."""
-        if number == len(self.tied.families):
+        if number == len(self.space.families):
             self._simulate()
             return
-        count = len(self.tied.families[number])
+        count = len(self.space.families[number])
         ranked = []
         for c in range(count):
             self.choices[number] = c
@@ -122,14 +126,14 @@ class _Search:
                 break
             self.choices[number] = c
             self._visit(number + 1)
-            if number == 0 and self.report is not None:
-                self.report(f"every plan: {self.least * 1e3:.4g} ms", done + 1, count)
+            if number == 0 and self.progress is not None:
+                self.progress(f"every plan: {self.least * 1e3:.4g} ms", done + 1, count)
         self.choices[number] = count
 
     def _simulate(self) -> None:
         chosen = self.choices[:-1].tolist()
         changes: Changes = {}
-        for family, was, c in zip(self.tied.families, self.at, chosen, strict=True):
+        for family, was, c in zip(self.space.families, self.at, chosen, strict=True):
             if was != c:
                 before = family.choices[was]
                 changes |= {n: s for n, s in family.choices[c].items() if before[n] != s}

@@ -1,11 +1,13 @@
-"""A finite space of plans, small enough to be searched to the end: heavy groups choose, everything else follows.
+"""A finite space of plans, small enough to be searched to the end: heavy groups choose, everything
+else follows.
 
     conv1: 10 configurations   conv2: 10   fc1: 15   ...            the product of these is the space
       + relu, pool               + relu      + relu                  light groups go with the heavy group from which most bytes come or to
       + updates                  + updates   + updates               which most go; parameters' updates with their first readers
 
-A heavy group and all that follows it are a *family*. How a family is spread depends on its own choice alone, so a plan is a number for each
-family, and what the simulator needs of one node or of one tensor depends on one or two of these numbers (`bounds`).
+A heavy group and all that follows it are a *family*. How a family is spread depends on its own
+choice alone, so a plan is a number for each family, and what the simulator needs of one node or of
+one tensor depends on one or two of these numbers (`lower_bounds`).
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from math import prod
 from random import Random
 
 from graphwright.errors import InvalidStrategy
-from graphwright.partition.estimate import Model
-from graphwright.partition.search.annealing import Border, Changes, Following, Proposal
+from graphwright.partition.estimate import Estimate
+from graphwright.partition.search.annealing import Alignment, Border, Changes, Proposal
 from graphwright.partition.space import Weight
 from graphwright.plans import Plan, Replicate, Strategy, make_plan
 from graphwright.tasks import place_node
@@ -25,7 +27,8 @@ from graphwright.tasks import place_node
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """Groups that are spread together: the heavy one's number, its nodes with theirs, and the strategies of all of them for each choice."""
+    """Groups that are spread together: the heavy one's number, its nodes with theirs, and the
+    strategies of all of them for each choice."""
 
     group: int
     nodes: tuple[int, ...]
@@ -35,16 +38,16 @@ class Family:
         return len(self.choices)
 
 
-class Tied:
+class FiniteSpace:
     """The plans in which all groups follow the heavy ones."""
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.follow = model, Following(model)
-        self.graph, self.cluster = model.coarse.site.graph, model.cluster
+    def __init__(self, estimate: Estimate) -> None:
+        self.estimate, self.alignment = estimate, Alignment(estimate)
+        self.graph, self.cluster = estimate.coarse.facts.graph, estimate.cluster
         guides = self._guides()
         self.families = tuple(
             self._family(g, guides)
-            for g, group in enumerate(model.coarse.groups)
+            for g, group in enumerate(estimate.coarse.groups)
             if group.weight is Weight.HEAVY
         )
         inside = {name for family in self.families for name in family.choices[0]}
@@ -74,14 +77,15 @@ class Tied:
         return Proposal(kind="family", changes={n: s for n, s in wanted.items() if now[n] != s})
 
     def _guides(self) -> dict[int, tuple[int, Border]]:
-        """For each light group the group that it follows, decided earlier, and the border between them."""
-        groups = self.model.coarse.groups
+        """For each light group the group that it follows, decided earlier, and the border between
+        them."""
+        groups = self.estimate.coarse.groups
         decided = {g for g, group in enumerate(groups) if group.weight is Weight.HEAVY}
         waiting = [g for g, group in enumerate(groups) if group.weight is Weight.LIGHT]
         guides: dict[int, tuple[int, Border]] = {}
         while True:
             found = {
-                h: next((b for b in self.follow.borders[h] if b.group in decided), None)
+                h: next((b for b in self.alignment.borders[h] if b.group in decided), None)
                 for h in waiting
                 if h not in decided
             }
@@ -98,16 +102,16 @@ class Tied:
             if guide in members:
                 members.append(h)
         choices = []
-        for c in range(len(self.model.all[g])):
-            changes = self.follow.strategies(g, self.model.all[g].choice[c])
-            self.follow.settle(g, changes)
+        for c in range(len(self.estimate.all[g])):
+            changes = self.alignment.strategies(g, self.estimate.all[g].choice[c])
+            self.alignment.settle(g, changes)
             for h in members[1:]:
                 border = guides[h][1]
-                changes |= self.follow.match(h, border, self.follow.at(border, changes))
-                self.follow.settle(h, changes)
+                changes |= self.alignment.match(h, border, self.alignment.at(border, changes))
+                self.alignment.settle(h, changes)
             if changes not in choices and self._possible(changes):
                 choices.append(changes)
-        position = self.model.coarse.site.position
+        position = self.estimate.coarse.facts.position
         return Family(
             group=g,
             nodes=tuple(sorted(position[name] for name in choices[0])),
@@ -115,10 +119,10 @@ class Tied:
         )
 
     def _possible(self, changes: Changes) -> bool:
-        site = self.model.coarse.site
+        facts = self.estimate.coarse.facts
         try:
             for name, strategy in changes.items():
-                place_node(site, self.graph.nodes[site.position[name]], strategy, self.cluster)
+                place_node(facts, self.graph.nodes[facts.position[name]], strategy, self.cluster)
         except InvalidStrategy:
             return False
         return True

@@ -1,7 +1,8 @@
-"""How long a step takes at least, where some families of operators have been decided and others not.
+"""How long a step takes at least, where some families of operators have been decided and others
+not.
 
-A schedule cannot be bounded by simulating less of it: with queues, a task that takes less time may make the whole take longer. These hold
-whatever the order in which tasks are served:
+A schedule cannot be bounded by simulating less of it: with queues, a task that takes less time may
+make the whole take longer. These hold whatever the order in which tasks are served:
 
     head[i]    no part of node i starts earlier:   the longest path of   duration + movement   that leads to it
     tail[i]    what follows each part of node i:   the longest path that leads away from it
@@ -9,8 +10,9 @@ whatever the order in which tasks are served:
     device     of the nodes with a part on one device, run one at a time, the one with the longest tail first, interrupted at will
                when another is ready (Jackson's preemptive schedule, which is optimal for heads and tails)    for every device
 
-Durations are those of the shortest part, where a family is undecided of its shortest choice; movements between two families are the least
-over the choices left to them. All are then at most what they will be, and so are heads, tails and Jackson's schedule.
+Durations are those of the shortest part, where a family is undecided of its shortest choice;
+movements between two families are the least over the choices left to them. All are then at most
+what they will be, and so are heads, tails and Jackson's schedule.
 
     movement, to a head     the least over target places of the longest chain of tasks that gives something to the place
     movement, to a tail     the least over source places of the longest chain that reads the place; none where some place is not read
@@ -27,9 +29,9 @@ from numpy.typing import NDArray
 from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
 from graphwright.partition.search.annealing import Changes
-from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.plans import Sharding, whole_mesh
-from graphwright.tasks import Expansion, Movement, Placed, Site, compiled, place_node
+from graphwright.tasks import Expansion, GraphFacts, Movement, Placed, compiled, place_node
 
 Longs = NDArray[np.int64]
 NONE = -1
@@ -37,10 +39,12 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tables:
-    """Durations and movements for every choice; the number after the last choice stands for an undecided family.
+    """Durations and movements for every choice; the number after the last choice stands for an
+    undecided family.
 
-    Node i of family `family[i]` takes `duration[at[i] + choice * num_devices + device]`. Edge e from node `source[e]` to node `target[e]`
-    has `head[edge_at[e] + choice of one * width[e] + choice of the other]`, and `tail` likewise.
+    Node i of family `family[i]` takes `duration[at[i] + choice * num_devices + device]`. Edge e
+    from node `source[e]` to node `target[e]` has `head[edge_at[e] + choice of one * width[e] +
+    choice of the other]`, and `tail` likewise.
     """
 
     num_devices: int
@@ -63,30 +67,30 @@ class Tables:
         )) / PICOSECONDS  # fmt: skip
 
 
-def tabulate(tied: Tied, expansion: Expansion) -> Tables:
+def tabulate(space: FiniteSpace, expansion: Expansion) -> Tables:
     """The tables of a space."""
-    return _Tabulating(tied, expansion).run()
+    return _Tabulating(space, expansion).run()
 
 
 class _Tabulating:
-    def __init__(self, tied: Tied, expansion: Expansion) -> None:
-        self.site: Site = expansion.site
+    def __init__(self, space: FiniteSpace, expansion: Expansion) -> None:
+        self.facts: GraphFacts = expansion.facts
         self.cache = expansion.cache
-        self.cluster = tied.cluster
+        self.cluster = space.cluster
         self.size = len(whole_mesh(self.cluster))
-        choices: list[Sequence[Changes]] = [f.choices for f in tied.families]
-        choices.append((tied.rest,))
-        self.family = [len(tied.families)] * len(self.site.graph.nodes)
-        for number, found in enumerate(tied.families):
+        choices: list[Sequence[Changes]] = [f.choices for f in space.families]
+        choices.append((space.rest,))
+        self.family = [len(space.families)] * len(self.facts.graph.nodes)
+        for number, found in enumerate(space.families):
             for i in found.nodes:
                 self.family[i] = number
         self.num_choices = [len(found) for found in choices]
         self.placed: list[list[Placed]] = [
             [
-                place_node(self.site, node, changes[node.name], self.cluster)
+                place_node(self.facts, node, changes[node.name], self.cluster)
                 for changes in choices[self.family[i]]
             ]
-            for i, node in enumerate(self.site.graph.nodes)
+            for i, node in enumerate(self.facts.graph.nodes)
         ]
         self._chains: dict[tuple[object, ...], tuple[int, int]] = {}
 
@@ -96,15 +100,14 @@ class _Tabulating:
         heads: list[Longs] = []
         tails: list[Longs] = []
         source, target, width = [], [], []
-        for i, node in enumerate(self.site.graph.nodes):
-            rows = np.array(
-                [self.cache.durations(node.op, p, self.site.is_view[i]) for p in self.placed[i]]
-            )
+        for i, node in enumerate(self.facts.graph.nodes):
+            view = self.facts.is_view[i]
+            rows = np.array([self.cache.call(node.op, p, view).duration for p in self.placed[i]])
             durations.append(np.concatenate([rows, rows.min(axis=0)[None]]).ravel())
             for arg, name in enumerate(node.inputs):
-                if name is None or name not in self.site.producer:
+                if name is None or name not in self.facts.producer:
                     continue
-                maker, output = self.site.producer[name]
+                maker, output = self.facts.producer[name]
                 head, tail = self._edge(maker, output, i, arg)
                 source.append(maker)
                 target.append(i)
@@ -126,11 +129,12 @@ class _Tabulating:
         )
 
     def _edge(self, i: int, output: int, j: int, arg: int) -> tuple[Longs, Longs]:
-        """What moving takes at least, for each choice of the maker's family and of the reader's, and for none."""
+        """What moving takes at least, for each choice of the maker's family and of the reader's,
+        and for none."""
         a, b = self.family[i], self.family[j]
         shape = self.num_choices[a] + 1, self.num_choices[b] + 1
         head, tail = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        type = self.site.types[j].inputs[arg]
+        type = self.facts.types[j].inputs[arg]
         for c, makes in enumerate(self.placed[i]):
             for d, reads in enumerate(self.placed[j]):
                 there = reads.inputs[arg]
@@ -163,7 +167,8 @@ def _starts(parts: Sequence[Longs]) -> Longs:
 
 
 def chains(moved: Movement) -> tuple[int, int]:
-    """The least that a target place waits after the source is there, and that passes after any source place is there; or NONE."""
+    """The least that a target place waits after the source is there, and that passes after any
+    source place is there; or NONE."""
     edges = sorted(zip(*(e.tolist() for e in moved.edges), strict=True))
     ends = moved.duration.copy()
     for a, b in edges:

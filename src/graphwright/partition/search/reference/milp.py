@@ -1,4 +1,5 @@
-"""The exact answer by mixed-integer programming (HiGHS), for any graph: a reference for the other searches.
+"""The exact answer by mixed-integer programming (HiGHS), for any graph: a reference for the other
+searches.
 
     minimise    time + weight * memory (or memory) of all entries and options that are chosen
     subject to  y[v, c, option] >= 0,  their sum = 1                            one configuration a variable
@@ -7,9 +8,10 @@
                 sum over c, option of y[u, v, c, d, option] = x[v, d]
                 memory <= limit
 
-All of it is in `_Model`: `add_variable` and `add_pair` have the constraints. Only x is whole: given x, one entry of each table is left,
-and choosing among its options needs whole numbers only where a limit cuts between them. Options that another one of the entry
-beats in both are left out, as are those of infinite time.
+All of it is in `_Model`: `add_variable` and `add_pair` have the constraints. Only x is whole: given
+x, one entry of each table is left, and choosing among its options needs whole numbers only where a
+limit cuts between them. Options that another one of the entry beats in both are left out, as are
+those of infinite time.
 
 Costs are scaled to about 1; HiGHS keeps a limit to a millionth of that.
 """
@@ -43,10 +45,11 @@ def solve(
     weight: float = 0.0,
     time_limit: float | None = None,
 ) -> Least:
-    """The assignment of least time (+ weight * memory) or least memory, within a limit of memory if one is given.
+    """The assignment of least time (+ weight * memory) or least memory, within a limit of memory if
+    one is given.
 
-    After `time_limit` seconds the best so far, then with `exact` false; NothingFound if there is none. DoesNotFit where no
-    assignment keeps the limit.
+    After `time_limit` seconds the best so far, then with `exact` false; NothingFound if there is
+    none. DoesNotFit where no assignment keeps the limit.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 

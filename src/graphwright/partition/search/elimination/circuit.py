@@ -1,19 +1,22 @@
-"""An elimination as a program over distinct values: equal sub-problems are solved once.
+"""An elimination as a circuit over distinct values: equal sub-problems are solved once.
 
-    compile_problem    tables, domains -> order of elimination -> steps -> Program
+    compile_problem    tables, domains -> order of elimination -> steps -> Circuit
 
-Every factor has a key: a leaf that of its table's content, a result the hash of its step's form and of its operands' keys. Equal
-keys are one slot; the program computes every slot once, whatever the algebra: numbers in `eliminate`, frontiers in `frontier`.
+Every factor has a key: a leaf that of its table's content, a result the hash of its step's form and
+of its operands' keys. Equal keys are one slot; the circuit computes every slot once, whatever the
+algebra: numbers in `eliminate`, frontiers in `frontier`.
 
     instances    layer 1   layer 2   ...  layer 24     one tree of steps for the whole problem, each with its variables
                        \\      |       /
     slots                 one value                    computed once; for unrolling, each instance walks it by itself
 
-A domain is the part of a variable's configurations that take part. A variable with one left is no variable any more: it drops out
-of all scopes, which is how a variable is fixed (TensorOpt's heuristic elimination) or all its configurations are tried in turn.
+A domain is the part of a variable's configurations that take part. A variable with one left is no
+variable any more: it drops out of all scopes, which is how a variable is fixed (TensorOpt's
+heuristic elimination) or all its configurations are tried in turn.
 
-In the arrays of a program, a step's result has entries (shared, of left, of right), and its operands are read through maps:
-left as [shared, of left, variable], right as [shared, variable, of right]: a product of matrices for every shared entry.
+In the arrays of a circuit, a step's result has entries (shared, of left, of right), and its
+operands are read through maps: left as [shared, of left, variable], right as [shared, variable, of
+right]: a product of matrices for every shared entry.
 """
 
 from __future__ import annotations
@@ -69,8 +72,9 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Program:
-    """Slots: UNIT, the leaves, then one for each operation. Instances: the unit, the factors, the steps; the root is the last.
+class Circuit:
+    """Slots: UNIT, the leaves, then one for each operation. Instances: the unit, the factors, the
+    steps; the root is the last.
 
     instance_slot    the slot that holds the instance's value
     instance_left    for a step its operands' instances; -1 for a factor
@@ -105,7 +109,8 @@ def all_configurations(problem: Problem) -> dict[int, NDArray[np.int64]]:
 
 
 def scopes_of(problem: Problem, domains: Domains) -> tuple[dict[int, int], list[Scope]]:
-    """Variables with a choice, with how many, and the scopes of all tables: variables' own, then pairs."""
+    """Variables with a choice, with how many, and the scopes of all tables: variables' own, then
+    pairs."""
     sizes = {v: len(domain) for v, domain in domains.items() if len(domain) > 1}
     scopes: list[Scope] = [(v,) if v in sizes else () for v in range(problem.num_variables)]
     scopes += [tuple(v for v in pair if v in sizes) for pair in problem.pairs]
@@ -114,8 +119,9 @@ def scopes_of(problem: Problem, domains: Domains) -> tuple[dict[int, int], list[
 
 def compile_problem(
     problem: Problem, domains: Domains, method: Method = "ldp", *, share: bool = True
-) -> Program:
-    """The program that eliminates all variables; with `share` false, equal sub-problems stay apart."""
+) -> Circuit:
+    """The circuit that eliminates all variables; with `share` false, equal sub-problems stay
+    apart."""
     sizes, scopes = scopes_of(problem, domains)
     order = find_order(sizes, scopes, method)
     steps = find_steps(sizes, scopes, order.variables)
@@ -162,7 +168,7 @@ def compile_problem(
         scope_of.append(step.scope)
         left_of.append(left)
         right_of.append(right)
-    return Program(
+    return Circuit(
         order=order,
         leaves=tuple(leaves),
         operations=tuple(operations),
@@ -179,7 +185,8 @@ def _ends(pair: Pair) -> tuple[int, ...]:
 
 
 def _leaf(table: Table, pair: Pair, domains: Domains) -> tuple[Leaf, bytes]:
-    """The table's entries within the domains, and a key: of the content where that is little, else of where it is from."""
+    """The table's entries within the domains, and a key: of the content where that is little, else
+    of where it is from."""
     ends = _ends(pair)
     num_options = table.time.shape[-1]
     if all(len(domains[v]) == size for v, size in zip(ends, table.time.shape, strict=False)):
