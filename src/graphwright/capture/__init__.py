@@ -2,9 +2,9 @@
 
     graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)
 
-`capture` records the step on fake tensors; `replay` runs a graph with real ones; `bind` makes a graph's inputs
-from a real model; `advance` feeds a step's updates to the next. The package can be called like the function,
-since both go by the same name.
+`capture` records the step on fake tensors; `replay` runs a graph with real ones; `bind` makes a
+graph's inputs from a real model; `prepare` captures a workload; `advance` feeds a step's updates to
+the next. The package can be called like the function, since both go by the same name.
 """
 
 import inspect
@@ -14,6 +14,7 @@ from typing import Any
 
 from graphwright.aten import ConstantLearningRate, advance, bind, replay
 from graphwright.capture.api import UndescribedOperators, capture
+from graphwright.capture.prepare import Parts, Trainable, prepare
 from graphwright.ir import Graph
 
 __signature__ = inspect.signature(capture)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,9 +20,13 @@ from graphwright.aten import (
     surrounding,
 )
 from graphwright.capture.blame import blaming
-from graphwright.capture.clip import check_clip_norm
-from graphwright.capture.micro import check_accumulation
-from graphwright.capture.step import LossFunction, Step
+from graphwright.capture.step import (
+    LossFunction,
+    Recording,
+    check_accumulation,
+    check_clip_norm,
+    record_step,
+)
 from graphwright.describe import is_described
 from graphwright.errors import (
     InvalidBatch,
@@ -30,10 +34,13 @@ from graphwright.errors import (
     NoTrainingStep,
     UnsupportedModel,
 )
-from graphwright.ir import CONSTANT_OP, Graph
+from graphwright.ir import CONSTANT_OP, UNMERGED, Graph, PassRecord
+from graphwright.rewrite import Pass, apply_passes
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Capture replaces a few functions of PyTorch while it runs, so captures in several threads take turns."""
+"""Capture replaces a few functions of PyTorch while it runs, so captures in several threads take
+turns.
+"""
 
 
 def capture(
@@ -48,23 +55,28 @@ def capture(
     accumulate: int = 1,
     batch_dim: BatchDim = 0,
     autocast: torch.dtype | None = None,
+    passes: Iterable[Pass | PassRecord] = UNMERGED,
 ) -> Graph:
-    """Return the graph of one step of a model; nothing is allocated and the model is left as it was.
+    """Return the graph of one step of a model; nothing is allocated and the model is left as it
+    was.
 
-    Training: `batch` is (inputs, targets) and the step is loss_fn(model(inputs), targets), its gradients, and
-    the optimizer's update if one is given (a torch.optim class with its options, or an instance). Without
-    `loss_fn` the model returns the loss itself and `batch` is its inputs. Inference: give `inputs` only.
-    Inputs are a tensor, a tuple (positional arguments) or a dict (keyword arguments); their values are not
-    read, so tensors on the meta device will do.
+    Training: `batch` is (inputs, targets) and the step is loss_fn(model(inputs), targets), its
+    gradients, and the optimizer's update if one is given (a torch.optim class with its options, or
+    an instance). Without `loss_fn` the model returns the loss itself and `batch` is its inputs.
+    Inference: give `inputs` only. Inputs are a tensor, a tuple (positional arguments) or a dict
+    (keyword arguments); their values are not read, so tensors on the meta device will do.
 
-    `clip_norm` bounds the norm of all gradients together before the update, as `torch.nn.utils.clip_grad_norm_`
-    does; the norm is the output `grad_norm`. `accumulate=K` cuts the batch along `batch_dim` into K consecutive
-    micro-batches: K times forward and backward of a loss that counts one part in K, then one update.
-    `autocast=torch.bfloat16` computes model and loss in mixed precision, and so does a `torch.autocast` around
-    this call; casts are part of the graph.
+    `clip_norm` bounds the norm of all gradients together before the update, as
+    `torch.nn.utils.clip_grad_norm_` does; the norm is the output `grad_norm`. `accumulate=K` cuts
+    the batch along `batch_dim` into K consecutive micro-batches: K times forward and backward of a
+    loss that counts one part in K, then one update. `autocast=torch.bfloat16` computes model and
+    loss in mixed precision, and so does a `torch.autocast` around this call; casts are part of the
+    graph.
 
-    `graph.outputs[0]` is the loss. It is called `loss`, or `loss.result` where a parameter of the model has
-    that name.
+    `passes` rewrite the graph, one after the other; `graph.passes` names them.
+
+    `graph.outputs[0]` is the loss. It is called `loss`, or `loss.result` where a parameter of the
+    model has that name.
     """
     model = _checked_model(model)
     training = inputs is None
@@ -74,24 +86,26 @@ def capture(
     about_training = (loss_fn, batch, optimizer, clip_norm, None if accumulate == 1 else accumulate)
     if not training and any(given is not None for given in about_training):
         raise InvalidBatch(
-            "inputs=... captures inference; for training give batch=(inputs, targets) with loss_fn and optimizer"
+            "inputs=... captures inference; for training give batch=(inputs, targets) with loss_fn "
+            "and optimizer"
         )
     _check_loss_function(loss_fn)
     with _ONE_AT_A_TIME, blaming(model, _call(training, loss_fn)):
         if not training:
-            step = Step(model, inputs, training=False, autocast=autocast)
+            recording = Recording(model, inputs, training=False, autocast=autocast)
         else:
             given, targets = split_batch(batch, has_targets=loss_fn is not None)
             if not any(p.requires_grad for p in model.parameters()):
                 raise NoTrainingStep(
-                    "no parameter of the model requires a gradient; check requires_grad, or capture inference "
+                    "no parameter of the model requires a gradient; check requires_grad, or "
+                    "capture inference "
                     "with inputs=..."
                 )
             made = (
                 None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
             )
             check_accumulation(accumulate, given, targets, batch_dim)
-            step = Step(
+            recording = Recording(
                 model,
                 given,
                 targets,
@@ -102,9 +116,10 @@ def capture(
                 batch_dim=batch_dim,
                 autocast=autocast,
             )
-        graph = step.record()
-    if step.optimizer is not None and step.constant_rates:
-        _report_constant_rates(step.optimizer)
+        graph = record_step(recording)
+    graph = apply_passes(graph, passes)
+    if recording.optimizer is not None and recording.constant_rates:
+        _report_constant_rates(recording.optimizer)
     _report_undescribed(graph)
     return graph
 
@@ -149,7 +164,8 @@ def _report_undescribed(graph: Graph) -> None:
     unknown = {op for op in unknown if not is_described(op)}
     if unknown:
         warnings.warn(
-            f"no description for {', '.join(sorted(unknown))}: captured as opaque, to be run whole on every "
+            f"no description for {', '.join(sorted(unknown))}: captured as opaque, to be run whole "
+            "on every "
             "device; describe them to let them be split",
             UndescribedOperators,
             stacklevel=3,
@@ -159,7 +175,8 @@ def _report_undescribed(graph: Graph) -> None:
 def _report_constant_rates(optimizer: torch.optim.Optimizer) -> None:
     """Say that a schedule will not reach the graph."""
     warnings.warn(
-        f"{type(optimizer).__name__} cannot run with a tensor as its learning rate, so the rate is fixed in "
+        f"{type(optimizer).__name__} cannot run with a tensor as its learning rate, so the rate is "
+        "fixed in "
         "the graph; capture again after each change of it",
         ConstantLearningRate,
         stacklevel=3,

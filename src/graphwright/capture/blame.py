@@ -32,42 +32,42 @@ _LAYERS = tuple(_TORCH + folder + os.sep for folder in ("nn", "distributions"))
 
 def source_line(traceback: TracebackType | None) -> str | None:
     """Return `file:line: source` of the innermost frame that is the user's."""
-    found = None
+    line = None
     while traceback is not None:
         code, number = traceback.tb_frame.f_code, traceback.tb_lineno
         if is_users(code.co_filename):
             text = linecache.getline(code.co_filename, number).strip()
-            found = f"{code.co_filename}:{number}: {text}"
+            line = f"{code.co_filename}:{number}: {text}"
         traceback = traceback.tb_next
-    return found
+    return line
 
 
 def library_line(traceback: TracebackType | None) -> str | None:
     """Return `torch/file:line: source` where PyTorch's own layers, called last, went wrong."""
-    found = None
+    line = None
     while traceback is not None:
         code, number = traceback.tb_frame.f_code, traceback.tb_lineno
         if is_users(code.co_filename):
-            found = None
+            line = None
         elif code.co_filename.startswith(_LAYERS) and "_call_impl" not in code.co_name:
             text = linecache.getline(code.co_filename, number).strip()
-            found = f"torch{os.sep}{code.co_filename.removeprefix(_TORCH)}:{number}: {text}"
+            line = f"torch{os.sep}{code.co_filename.removeprefix(_TORCH)}:{number}: {text}"
         traceback = traceback.tb_next
-    return found
+    return line
 
 
 def module_path(traceback: TracebackType | None, model: nn.Module) -> str | None:
     """Return the path and type of the innermost module of the model whose call failed."""
     paths = {id(module): path for path, module in model.named_modules()}
-    found = None
+    module_name = None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_name == "_call_impl":
             module = traceback.tb_frame.f_locals.get("self")
             path = paths.get(id(module))
             if path is not None:
-                found = f"{path or 'the model itself'} ({type(module).__name__})"
+                module_name = f"{path or 'the model itself'} ({type(module).__name__})"
         traceback = traceback.tb_next
-    return found
+    return module_name
 
 
 @contextmanager

@@ -5,13 +5,22 @@ from graphwright.frozen import FrozenDict
 from graphwright.ir.attrs import Attrs
 from graphwright.ir.build import CONSTANT_OP, GraphBuilder
 from graphwright.ir.bulk import collection_paused
-from graphwright.ir.graph import Graph
+from graphwright.ir.edit import Edit
+from graphwright.ir.forms import (
+    SCHEMA_VERSION,
+    from_json,
+    load,
+    parse_text,
+    passes_from_json,
+    passes_to_json,
+    save,
+    to_json,
+    to_text,
+)
+from graphwright.ir.graph import UNMERGED, Graph, PassRecord
 from graphwright.ir.node import Node, Tensor
-from graphwright.ir.parse import parse_text
-from graphwright.ir.serial import SCHEMA_VERSION, from_json, load, save, to_json
 from graphwright.ir.spelling import Attr
 from graphwright.ir.stats import Summary, format_bytes, summarize
-from graphwright.ir.text import to_text
 from graphwright.ir.types import (
     DTYPE_BYTES,
     INPUT_ROLES,

@@ -13,6 +13,7 @@ interface, so they are never changed: taken ones are refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from graphwright.errors import InvalidGraph
@@ -26,6 +27,36 @@ CONSTANT_OP = "graphwright.constant"
 """A tensor written out in the graph: attr `value` holds its elements as nested tuples."""
 
 
+class Names:
+    """The names that are taken, and fresh ones beside them: mm, mm_1, mm_2, ..."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def fresh(self, name: str) -> str:
+        """Take a name, numbered if it is taken; the last number is kept, to stay linear."""
+        fresh = name
+        if name in self._taken:
+            number = self._next.get(name, 1)
+            while (fresh := f"{name}_{number}") in self._taken:
+                number += 1
+            self._next[name] = number + 1
+        self._taken.add(fresh)
+        return fresh
+
+
+def name_of(op: str) -> str:
+    """Make a name from an operator's: `aten.sum.dim_IntList` -> `sum`."""
+    parts = op.split(".")
+    return (parts[1] if len(parts) > 1 else parts[0]).lstrip("_") or "value"
+
+
+def is_made_name(name: str, op: str) -> bool:
+    """Whether a tensor's name says no more than which operator made it: `sum_2`, `sort:1`."""
+    return re.fullmatch(rf"{re.escape(name_of(op))}(_\d+)?(:\d+(_\d+)?)?", name) is not None
+
+
 class GraphBuilder:
     """Collects inputs and nodes; `build` makes them a verified Graph, and more may follow."""
 
@@ -33,7 +64,7 @@ class GraphBuilder:
         self._nodes: list[Node] = []
         self._tensors: dict[str, Tensor] = {}
         self._inputs: list[str] = []
-        self._next: dict[str, int] = {}
+        self._names = Names()
 
     def add_input(
         self, name: str, type: TensorType, role: Role = Role.INPUT, of: str | None = None
@@ -46,7 +77,7 @@ class GraphBuilder:
                 node=name,
             )
         self._tensors[name] = Tensor(name, type, role, of)
-        self._inputs.append(name)
+        self._inputs.append(self._names.fresh(name))
         return name
 
     def add_constant(
@@ -115,7 +146,7 @@ class GraphBuilder:
                 f"{len(asked)} names; give one for all or one for each",
                 rule="outputs",
             )
-        outputs = self._names(asked or (_stem(op),), count)
+        outputs = self._name_outputs(asked or (name_of(op),), count)
         node = Node(
             op,
             inputs,
@@ -156,26 +187,9 @@ class GraphBuilder:
     def __repr__(self) -> str:
         return f"GraphBuilder({len(self._inputs)} inputs, {len(self._nodes)} nodes so far)"
 
-    def _names(self, asked: Sequence[str], count: int) -> tuple[str, ...]:
+    def _name_outputs(self, asked: Sequence[str], count: int) -> tuple[str, ...]:
         """Make a free name for each output: those asked for, or the first one's with a number."""
-        names: dict[str, None] = {}  # in order, and quick to look into
+        names: list[str] = []
         for i in range(count):
-            wanted = asked[i] if i < len(asked) else f"{next(iter(names))}:{i}"
-            names[self._fresh(wanted, names)] = None
+            names.append(self._names.fresh(asked[i] if i < len(asked) else f"{names[0]}:{i}"))
         return tuple(names)
-
-    def _fresh(self, name: str, taken: Mapping[str, None]) -> str:
-        """Return the name, numbered if it is taken; the last number is kept, to stay linear."""
-        if name not in self._tensors and name not in taken:
-            return name
-        number = self._next.get(name, 1)
-        while (fresh := f"{name}_{number}") in self._tensors or fresh in taken:
-            number += 1
-        self._next[name] = number + 1
-        return fresh
-
-
-def _stem(op: str) -> str:
-    """Return the operator's short name: `aten.sum.dim_IntList` -> `sum`."""
-    parts = op.split(".")
-    return (parts[1] if len(parts) > 1 else parts[0]).lstrip("_") or "value"

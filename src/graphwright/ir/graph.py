@@ -2,7 +2,7 @@
 
 The order of `nodes` is an order in which they can run: every tensor is an input or made by an
 earlier node, so there are no cycles. A Graph is a value. It is never changed; a pass makes a new
-one, with `GraphBuilder` or `dataclasses.replace`. Making one does not check it (`verify` does), so
+one, with `Edit` or `GraphBuilder`. Making one does not check it (`verify` does), so
 that a broken graph can be printed and looked at.
 """
 
@@ -14,10 +14,33 @@ from dataclasses import dataclass, field
 
 from graphwright.errors import InvalidGraph
 from graphwright.frozen import FrozenDict
+from graphwright.ir.attrs import Attrs
 from graphwright.ir.hashing import content_hash, tensor_hashes
 from graphwright.ir.node import Node, Tensor
-from graphwright.ir.spelling import spell_name
+from graphwright.ir.spelling import Attr, spell_name
 from graphwright.ir.types import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """A pass that made a graph, as plain data: ``{"name": "unmerge", "options": {}}``.
+
+    The passes themselves are in `graphwright.rewrite`.
+    """
+
+    name: str
+    options: Mapping[str, Attr] = field(default_factory=Attrs)
+
+    def __post_init__(self) -> None:
+        if type(self.options) is not Attrs:
+            object.__setattr__(self, "options", Attrs(self.options))
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.options.items())})"
+
+
+UNMERGED = (PassRecord("unmerge"),)
+"""What `gw.capture` applies unless told otherwise, and what files that name no passes were made by."""
 
 
 def _no_updates() -> Mapping[str, str]:
@@ -30,7 +53,8 @@ class Graph:
 
     `updates` says which input (parameter, buffer, optimizer state) is replaced by which output when
     the step is over. Two graphs are equal when all their parts are, names and provenance included;
-    `hash` is the looser sameness of content (see `graphwright.ir.hashing`).
+    `hash` is the looser sameness of content (see `graphwright.ir.hashing`). `passes` says how the
+    graph was made from the captured one, and is in neither.
     """
 
     nodes: tuple[Node, ...]
@@ -38,6 +62,7 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     updates: Mapping[str, str] = field(default_factory=_no_updates)
+    passes: tuple[PassRecord, ...] = field(default=(), compare=False)
     _hashes: tuple[str, str] | None = field(default=None, init=False, compare=False)
     _producers: dict[str, Node] | None = field(default=None, init=False, compare=False)
     _consumers: dict[str, tuple[Node, ...]] | None = field(default=None, init=False, compare=False)
@@ -75,12 +100,12 @@ class Graph:
 
     def consumers(self, name: str) -> tuple[Node, ...]:
         """Return the nodes that read a tensor, in program order, each of them once."""
-        found = self._consumer_index().get(name)
-        if found is None:
+        readers = self._consumer_index().get(name)
+        if readers is None:
             if name not in self.tensors:
                 raise _no_tensor(name)
             return ()
-        return found
+        return readers
 
     def node(self, name: str) -> Node:
         """Return the node of a name: the one whose first output it is."""
@@ -134,12 +159,12 @@ class Graph:
 
     def _consumer_index(self) -> dict[str, tuple[Node, ...]]:
         if self._consumers is None:
-            found: dict[str, list[Node]] = {}
+            readers: dict[str, list[Node]] = {}
             for node in self.nodes:
                 for name in dict.fromkeys(node.inputs):
                     if name is not None:
-                        found.setdefault(name, []).append(node)
-            index = {name: tuple(nodes) for name, nodes in found.items()}
+                        readers.setdefault(name, []).append(node)
+            index = {name: tuple(nodes) for name, nodes in readers.items()}
             object.__setattr__(self, "_consumers", index)
             return index
         return self._consumers

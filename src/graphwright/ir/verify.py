@@ -137,12 +137,12 @@ class _Check:
     def check_new_value(self, tensor: Tensor, node: Node) -> None:
         old = self.tensors.get(tensor.of) if tensor.of in self.inputs else None
         if old is None or old.role is not tensor.role or old.type != tensor.type:
-            found = "nothing" if tensor.of is None else repr(old) if old else spell_name(tensor.of)
+            owner = "nothing" if tensor.of is None else repr(old) if old else spell_name(tensor.of)
             self.fail(
                 "role",
                 tensor.name,
                 f"is a {tensor.role} made by a node, so it has to be the new value 'of' an input "
-                f"with that role and type {tensor.type!r}; it is of {found}",
+                f"with that role and type {tensor.type!r}; it is of {owner}",
                 node,
             )
 

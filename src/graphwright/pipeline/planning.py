@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphwright.capture import capture
 from graphwright.errors import InvalidOption
 from graphwright.ir import Graph
 from graphwright.machine import cluster as find_cluster
 from graphwright.partition import (
     RECIPES,
+    SEARCHES,
     SYSTEMS,
-    Report,
+    Progress,
     Search,
     coarsen,
     evaluate,
@@ -23,16 +23,23 @@ from graphwright.partition import (
 )
 from graphwright.partition import plan as make_plan
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of
-from graphwright.run import Trainable
 from graphwright.simulate import CostModel
 
 OBJECTIVES = {"fastest": "time", "smallest": "memory", "fewest-bytes": "bytes"}
-PLAN_NAMES = (*OBJECTIVES, "turning-point", "mcmc", *RECIPES, *SYSTEMS)
+PLAN_NAMES = (
+    *OBJECTIVES,
+    "turning-point",
+    *(name for name in SEARCHES if name != "frontier"),
+    *RECIPES,
+    *SYSTEMS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to train; `plan` is a plan or the name of one, `workers` is None under torchrun, `steps` counts those of a checkpoint too."""
+    """How to train; `plan` is a plan or the name of one, `workers` is None under torchrun, `steps`
+    counts those of a checkpoint too.
+    """
 
     workers: int | None = None
     plan: Plan | str = "fastest"
@@ -59,20 +66,10 @@ class RunOptions:
                 raise InvalidOption(f"--{option} needs the folder of the checkpoints, --checkpoint")
         if self.check and self.checkpoint is not None:
             raise InvalidOption(
-                "--check trains a few steps from the beginning and keeps nothing; leave --checkpoint out"
+                "--check trains a few steps from the beginning and keeps nothing; leave "
+                "--checkpoint out"
             )
         Search(memory=self.memory)
-
-
-def graph_of(workload: Trainable) -> Graph:
-    """The graph of a training step."""
-    return capture(
-        workload.model,
-        workload.loss_fn,
-        workload.batch,
-        optimizer=workload.optimizer,
-        optimizer_options=workload.optimizer_options,
-    )
 
 
 def plan_for(
@@ -80,7 +77,7 @@ def plan_for(
     size: int,
     options: RunOptions,
     wanted: Plan | str,
-    report: Report | None = None,
+    report: Progress | None = None,
 ) -> Plan:
     """The plan that is given, or one of that name for so many workers."""
     if isinstance(wanted, Plan):
@@ -94,28 +91,30 @@ def choose_plan(
     name: str,
     *,
     memory: int | str | None = None,
-    report: Report | None = None,
+    report: Progress | None = None,
     **search: Any,
 ) -> Plan:
-    """The plan of that name for so many processes of this machine: the fastest, the smallest, a recipe or another system's."""
+    """The plan of that name for so many processes of this machine: the fastest, the smallest, a
+    recipe or another system's.
+    """
     on = find_cluster(f"local:{num_workers}")
     if name in OBJECTIVES:
         best: Plan = make_plan(  # type: ignore[call-overload]
             graph, on, objective=OBJECTIVES[name], memory=memory, report=report, **search
         )
         return best
-    if name in ("turning-point", "mcmc"):
-        algorithm = "mcmc" if name == "mcmc" else "frontier"
+    if name == "turning-point" or name in SEARCHES:
+        algorithm = "frontier" if name == "turning-point" else name
         frontier: Frontier = make_plan(
             graph, on, algorithm=algorithm, memory=memory, report=report, **search
         )
-        found = frontier.turning_point() if name == "turning-point" else frontier.fastest(memory)
+        plan = frontier.turning_point() if name == "turning-point" else frontier.fastest(memory)
     elif num_workers == 1:
         return choose_plan(graph, 1, "fastest", memory=memory, report=report, **search)
     else:
         costs = CostModel()
-        found = evaluate(graph, other_plan(name, coarsen(graph), on, costs), costs)
+        plan = evaluate(graph, other_plan(name, coarsen(graph), on, costs), costs)
     limit = memory_limit(on, Search(memory=memory))
-    if figures_of(found).memory > limit:
-        raise does_not_fit(limit, found, largest_tensors(graph))
-    return found
+    if figures_of(plan).memory > limit:
+        raise does_not_fit(limit, plan, largest_tensors(graph))
+    return plan

@@ -1,4 +1,6 @@
-"""A run of workers: those that are started here, and again when one is lost, or those of torchrun, of which this process is one."""
+"""A run of workers: those that are started here, and again when one is lost, or those of torchrun,
+of which this process is one.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from graphwright.capture import prepare
 from graphwright.errors import DoesNotFit, GraphwrightError
 from graphwright.ir import Graph
-from graphwright.pipeline.planning import RunOptions, graph_of, plan_for
+from graphwright.pipeline.planning import RunOptions, plan_for
 from graphwright.plans import Plan
 from graphwright.run import (
     JOIN_SECONDS,
@@ -17,16 +20,16 @@ from graphwright.run import (
     Make,
     Outcome,
     Restart,
-    Trained,
+    StepRecord,
     Training,
     compare,
     doubled,
     elastic,
+    gather_results,
     latest,
     launch,
-    read_notes,
+    read_step_log,
     same_program,
-    together,
     train,
     world,
 )
@@ -52,7 +55,7 @@ class Session:
         return self.options.steps or (CHECKED_STEPS if self.options.check else STEPS)
 
     def run(self, say: Say = print) -> Outcome:
-        """Train, or compare; what is worth telling is told with `say`, on one of the ranks."""
+        """Train, or compare; what is worth telling goes to `say`, on one rank."""
         if self.plan is None:
             return self._join(say)
         self._introduce(self.plan, self.resume, say)
@@ -64,7 +67,7 @@ class Session:
         with TemporaryDirectory(prefix="graphwright-") as folder:
             return self._start(self.plan, Path(folder) / "steps", say)
 
-    def _start(self, plan: Plan, notes: Path, say: Say) -> Outcome:
+    def _start(self, plan: Plan, step_log: Path, say: Say) -> Outcome:
         """Train on workers that are started here, and again on fewer where that was asked for."""
         plans, restarts = [plan], list[Restart]()
 
@@ -74,29 +77,29 @@ class Session:
                 say(restarts[-1].line)
                 plans.append(self._plan_again(attempt))
                 self._introduce(plans[-1], attempt.checkpoint, say)
-            return (self._training(plans[-1], attempt.checkpoint, notes),)
+            return (self._training(plans[-1], attempt.checkpoint, step_log),)
 
         if self.options.elastic:
             assert self.options.checkpoint is not None
             go = elastic(plan.cluster.num_devices, self.options.checkpoint)
             go(train, arguments, checkpoint=self.resume)
         else:
-            launch(plan.cluster.num_devices)(train, self._training(plan, self.resume, notes))
-        return self._outcome(plans[-1], read_notes(notes), tuple(restarts))
+            launch(plan.cluster.num_devices)(train, self._training(plan, self.resume, step_log))
+        return self._outcome(plans[-1], read_step_log(step_log), tuple(restarts))
 
     def _join(self, say: Say) -> Outcome:
         """Take part as a rank; the first one plans for all."""
         here, options = world(timeout=JOIN_SECONDS), self.options
         is_first = here.rank == 0
-        plan = together(
+        plan = gather_results(
             lambda: plan_for(self.graph, here.size, options, options.plan) if is_first else None
         )[0]
         assert plan is not None
         if is_first:
             self._introduce(plan, self.resume, say)
         if options.check:
-            found = compare(*self._comparison(plan))
-            return Outcome(plan=plan, comparison=found, is_first=is_first)
+            comparison = compare(*self._comparison(plan))
+            return Outcome(plan=plan, comparison=comparison, is_first=is_first)
         return self._outcome(plan, train(self._training(plan, self.resume, None)), (), is_first)
 
     def _plan_again(self, attempt: Attempt) -> Plan:
@@ -107,7 +110,7 @@ class Session:
         except DoesNotFit as error:
             raise error from attempt.failure
 
-    def _training(self, plan: Plan, resume: Path | None, notes: Path | None) -> Training:
+    def _training(self, plan: Plan, resume: Path | None, step_log: Path | None) -> Training:
         options = self.options
         return Training(
             make=self.make,
@@ -118,7 +121,7 @@ class Session:
             checkpoint=options.checkpoint,
             every=options.every,
             resume=resume,
-            notes=notes,
+            step_log=step_log,
             quiet=options.quiet,
             torch_compile=options.torch_compile,
         )
@@ -127,7 +130,7 @@ class Session:
         """What is compared: in float64, unless the model makes another graph of it."""
         training = self._training(plan, None, None)
         try:
-            graph = graph_of(doubled(self.make("meta")))
+            graph = prepare(doubled(self.make("meta")), plan.passes)
         except (GraphwrightError, RuntimeError):
             return training, False
         precise = same_program(plan, self.graph, graph)
@@ -145,7 +148,11 @@ class Session:
             say(f"from {resume}")
 
     def _outcome(
-        self, plan: Plan, steps: list[Trained], restarts: tuple[Restart, ...], is_first: bool = True
+        self,
+        plan: Plan,
+        steps: list[StepRecord],
+        restarts: tuple[Restart, ...],
+        is_first: bool = True,
     ) -> Outcome:
         folder = self.options.checkpoint
         return Outcome(

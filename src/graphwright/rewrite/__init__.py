@@ -1,3 +1,11 @@
-"""Graph passes: each takes a graph and returns an equal one."""
+"""Graph passes: each takes a graph and returns one that computes the same."""
 
-from graphwright.rewrite.unmerge import RULES, elementwise, unmerge
+from graphwright.rewrite.passes import (
+    PASSES,
+    Pass,
+    apply_passes,
+    graph_of_plan,
+    read_pass,
+    register,
+)
+from graphwright.rewrite.unmerge import Unmerge

@@ -216,3 +216,21 @@ def test_half_precision_and_inference():
     graph = capture.capture(model, inputs=x)
     found = capture.replay(graph, capture.bind(graph, model, inputs=x))
     torch.testing.assert_close(found[graph.outputs[0]], model(x), rtol=2e-2, atol=2e-2)
+
+
+class Viewed(nn.Module):
+    """A parameter that stands beside a merged tensor, in dims that it does not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(4, 1, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.flatten(1, 2) * self.scale).view(x.shape)
+
+
+def test_a_parameter_that_is_viewed_in_finer_dims_stays_itself():
+    graph = trained(Viewed(), 4, 5, 3, 8)
+    made = [t for t in graph.tensors.values() if t.name not in graph.inputs]
+    assert all(t.role is not Role.PARAMETER for t in made)
+    assert graph.tensors["scale.grad"].of == "scale"

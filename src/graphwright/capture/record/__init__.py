@@ -12,4 +12,4 @@ from graphwright.capture.record.functional import (
 from graphwright.capture.record.hooks import carry_hooks
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.recorder import Recorder
-from graphwright.capture.record.tape import Entry, Tape, Value, living
+from graphwright.capture.record.tape import Value

@@ -32,16 +32,6 @@ class Results:
     gradients_returned: bool = False
     owners: dict[Value, str] = field(default_factory=dict[Value, str])
 
-    def values(self) -> list[Value]:
-        """All that is given back."""
-        return [*self.outputs.values(), *self.gradients.values(), *self.updates.values()]
-
-    def replace(self, same: Mapping[Value, Value]) -> None:
-        """Give back other values in the place of some."""
-        for named in (self.outputs, self.updates, self.gradients, self.unclipped):
-            named.update({name: same.get(value, value) for name, value in named.items()})
-        self.owners = {same.get(value, value): name for value, name in self.owners.items()}
-
 
 def assemble(tape: Tape, results: Results, calls: Mapping[str, int]) -> Graph:
     """Make the graph of a tape."""
@@ -140,26 +130,26 @@ class _Assembly:
     def owners(self, alive: Sequence[Entry]) -> dict[Entry, str]:
         """Return the parameter of each update entry."""
         owner_of = dict(self.results.owners)
-        found: dict[Entry, str] = {}
+        parameters: dict[Entry, str] = {}
         updates = [entry for entry in alive if entry.phase is Phase.UPDATE]
         for entry in updates:
             for value in entry.inputs:
                 if value in owner_of:
-                    found[entry] = owner_of[value]
+                    parameters[entry] = owner_of[value]
                     owner_of.update(dict.fromkeys(entry.outputs, owner_of[value]))
                     break
-        shared = {entry for entry in updates if entry not in found}
+        shared = {entry for entry in updates if entry not in parameters}
         for entry in reversed(updates):  # so that the first of several readers has the last word
-            if entry in found:
+            if entry in parameters:
                 for value in entry.inputs:
                     source = None if value is None else value.producer
                     if source in shared:
-                        found[source] = found[entry]
+                        parameters[source] = parameters[entry]
         anyone = next(iter(self.results.owners.values()), None)
         if anyone is not None:
             for entry in updates:
-                found.setdefault(entry, anyone)
-        return found
+                parameters.setdefault(entry, anyone)
+        return parameters
 
     def add(self, entry: Entry, partner: Entry | None, parameter: str | None) -> None:
         place = entry if partner is None else partner

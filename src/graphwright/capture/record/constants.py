@@ -28,13 +28,13 @@ LARGEST_WRITTEN_CONSTANT = 4096
 
 def tensors_in(items: Iterable[Any]) -> list[Tensor]:
     """Return the tensors among arguments or results, lists included."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for item in items:
         if isinstance(item, Tensor):
-            found.append(item)
+            tensors.append(item)
         elif isinstance(item, (list, tuple)):
-            found.extend(tensors_in(item))
-    return found
+            tensors.extend(tensors_in(item))
+    return tensors
 
 
 class Constants:

@@ -93,9 +93,9 @@ class Provenance:
             return None if self.loss is None else self.loss.producer
         at = bisect_right(self._numbers, node._sequence_nr()) - 1
         for index in range(at, -1, -1):
-            found = self._groups[self._numbers[index]].main(op)
-            if found is not None:
-                return found if found.phase is Phase.FORWARD else found.partner
+            entry = self._groups[self._numbers[index]].main(op)
+            if entry is not None:
+                return entry if entry.phase is Phase.FORWARD else entry.partner
         return None
 
     @contextmanager

@@ -244,11 +244,11 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
     def _original(self, entry: Entry) -> Entry | None:
         """Return the forward entry that a recomputed one repeats: next of its kind in its module."""
         if self._replayed is None or self._replayed[0] != entry.micro:
-            found: dict[object, list[Entry]] = {}
+            by_kind: dict[object, list[Entry]] = {}
             for known in reversed(self.tape.entries):
                 if known.phase is Phase.FORWARD and known.micro == entry.micro:
-                    found.setdefault(_kind(known), []).append(known)
-            self._replayed = entry.micro, found
+                    by_kind.setdefault(_kind(known), []).append(known)
+            self._replayed = entry.micro, by_kind
         alike = self._replayed[1].get(_kind(entry))
         return alike.pop() if alike else None
 

@@ -77,10 +77,10 @@ def living(tape: Tape, roots: Iterable[Value]) -> list[Entry]:
     """Return the entries that matter, in order: those that lead to `roots`, and every random draw."""
     pending = [value.producer for value in roots]
     pending += [entry for entry in tape.entries if entry.random]
-    found: set[Entry] = set()
+    alive: set[Entry] = set()
     while pending:
         entry = pending.pop()
-        if entry is not None and entry not in found:
-            found.add(entry)
+        if entry is not None and entry not in alive:
+            alive.add(entry)
             pending.extend(v.producer for v in entry.inputs if v is not None)
-    return sorted(found, key=lambda entry: entry.index)
+    return sorted(alive, key=lambda entry: entry.index)

@@ -1,4 +1,3 @@
 """Keep apart the dims that PyTorch merges to call its kernels, so that each of them can be split."""
 
-from graphwright.rewrite.unmerge.merged import unmerge
-from graphwright.rewrite.unmerge.rules import RULES, elementwise
+from graphwright.rewrite.unmerge.unmerge import Unmerge

@@ -1,49 +1,48 @@
 """Keep apart the dims that PyTorch merges to call its kernels, so that each of them can be split.
 
-A linear layer on `[batch, time, features]` reaches its kernel as a matrix product on `[batch * time, features]`;
-attention multiplies `[batch * heads, ...]`. A range of such a merged dim is a range of its outermost part, so that
-nothing inside it can be split. This pass takes a finished tape and moves each merging view behind its readers,
-where it mostly meets the view that undoes it:
+A linear layer on `[batch, time, features]` reaches its kernel as a matrix product on
+`[batch * time, features]`; attention multiplies `[batch * heads, ...]`. A range of such a merged
+dim is a range of its outermost part, so that nothing inside it can be split. This pass moves each
+merging view behind its readers, where it mostly meets the view that undoes it:
 
     view [5, 3, 8] -> [15, 8]     mm -> [15, 4]     add -> [15, 4]     view -> [5, 3, 4]
     matmul [5, 3, 4]              add [5, 3, 4]
 
-A merged value `v` has a `Form`: the value `fine` that holds the same elements in finer dims, and the sizes of its
-dims in groups, one group for each dim of `v`:
+A merged tensor `v` has a `Form`: the tensor `fine` that holds the same elements in finer dims, and
+the sizes of its dims in groups, one group for each dim of `v`:
 
     v: [15, 8]      fine: [5, 3, 8]      sizes: ((5, 3), (8,))
 
-A rule (see `unmerge_rules`) writes an operator on the fine values of its inputs. The operator's own result becomes a
-view of the fine one: readers without a rule read it, and `assemble` drops it where there are none. Where a view
-gives a value its fine shape, it is that value and vanishes. A view that both merges and splits is a view to the
-common refinement of both shapes, merged: [3, 8] -> [6, 4] is [3, 2, 4] with the sizes ((3, 2), (4,)).
+A rule (see `rules`) writes a node on the fine forms of its inputs. The node's own result becomes a
+view of the fine one: readers without a rule read it, and it is dropped where there are none. Where
+a view gives a tensor its fine shape, it is that tensor and vanishes. A view that both merges and
+splits is a view to the common refinement of both shapes, merged: [3, 8] -> [6, 4] is [3, 2, 4] with
+the sizes ((3, 2), (4,)).
 
-The same elements are multiplied and added, in another order at most: values are equal up to rounding.
+The same elements are multiplied and added, in another order at most: values are equal up to
+rounding.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from graphwright.capture.record.assemble import Results
-from graphwright.capture.record.tape import Entry, Tape, Value, living
 from graphwright.describe import Types, find, properties
-from graphwright.ir import Attr, Phase, TensorType
+from graphwright.ir import Attr, Edit, Graph, Node, Phase, Role, TensorType
 
 Sizes = tuple[tuple[int, ...], ...]
-"""For each dim of a value, the sizes of the dims that it merges."""
+"""For each dim of a tensor, the sizes of the dims that it merges."""
 
-Rule = Callable[["Unmerging", Entry], bool]
-"""Writes an entry on fine values; False where there is nothing to gain, and the entry stays."""
+Rule = Callable[["Unmerging", Node], bool]
+"""Writes a node on fine tensors; False where there is nothing to gain, and the node stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A value's elements in finer dims."""
+    """A tensor's elements in finer dims: the name of the tensor that has them so."""
 
-    fine: Value
+    fine: str
     sizes: Sizes
 
 
@@ -63,9 +62,11 @@ def merges(group: tuple[int, ...]) -> bool:
 
 
 def refinement(source: Sequence[int], target: Sequence[int]) -> Sizes | None:
-    """The finest dims of a view in groups, one for each dim of `target`; None where the two do not fit.
+    """The finest dims of a view in groups, one for each dim of `target`; None where they do not
+    fit.
 
-    [5, 3, 8] seen as [15, 2, 4] is ((5, 3), (2,), (4,)). Dims of size 1 are kept where `source` has them.
+    [5, 3, 8] seen as [15, 2, 4] is ((5, 3), (2,), (4,)). Dims of size 1 stay where `source` has
+    them.
     """
     sizes: list[list[int]] = []
     left = list(reversed(source))
@@ -93,251 +94,218 @@ def refinement(source: Sequence[int], target: Sequence[int]) -> Sizes | None:
     return tuple(map(tuple, sizes))
 
 
-def unmerge(tape: Tape, results: Results, rules: Mapping[str, Rule], otherwise: Rule) -> None:
-    """Write the tape anew without merged dims, and give the results their new values.
-
-    `rules` are those of operators by name; `otherwise` is tried for all others that read a merged value.
-    """
-    Unmerging(tape, results).run(rules, otherwise)
-
-
 class Unmerging:
-    """One pass over a tape. `same` maps a view that vanished to the value that it shows."""
+    """One walk over a graph, which `edit` writes anew; tensors are meant by their names."""
 
-    def __init__(self, tape: Tape, results: Results) -> None:
-        self.tape, self.results = tape, results
-        self.entries: list[Entry] = []
-        self.forms: dict[Value, Form] = {}
-        self.same: dict[Value, Value] = {}
-        self.transposed: dict[Value, Value] = {}
-        self.readers: dict[Value, list[Entry]] = {}
-        self.kept = Counter(results.values())
-        self._instead: dict[
-            Entry, Entry
-        ] = {}  # what computes now, for each entry that became a view
-        self._computed: dict[Value, Value] = {}  # the fine result of an operator, by its merged one
-        self._stands_for: dict[Value, Value] = {}  # a merged value in the dims that its readers see
-        self._shaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
-        self._living = set(living(tape, results.values()))
-        for entry in self._living:
-            for value in {*entry.inputs} - {None}:
-                self.readers.setdefault(value, []).append(entry)  # type: ignore[arg-type]
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.edit = Edit(graph)
+        self.forms: dict[str, Form] = {}
+        self.transposed: dict[str, str] = {}
+        self._inputs = set(graph.inputs)
+        gradients = {f"{name}.grad" for name in graph.inputs}
+        self.given_back = {*graph.outputs, *(gradients & graph.tensors.keys())}
+        self._computed: dict[str, str] = {}  # the fine result of a node, by its merged one
+        self._stands_for: dict[str, str] = {}  # a merged tensor in the dims that its readers see
+        self._shaped: dict[tuple[str, tuple[int, ...]], str] = {}
 
-    def run(self, rules: Mapping[str, Rule], otherwise: Rule) -> None:
-        """Apply the rules in program order."""
-        for entry in self.tape.entries:
-            entry.inputs = tuple(None if v is None else self.same.get(v, v) for v in entry.inputs)
-            rule = rules.get(entry.op)
-            if rule is None and any(v in self.forms for v in entry.inputs):
+    def run(self, rules: Mapping[str, Rule], otherwise: Rule) -> Graph:
+        """Apply the rules of operators by their names, and `otherwise` to all other readers of
+        merged tensors, in program order.
+        """
+        for old in self.graph.nodes:
+            node = self.edit.updated(old)
+            rule = rules.get(node.op)
+            if rule is None and any(name in self.forms for name in node.inputs):
                 rule = otherwise
-            able = not (entry.random or entry.phase is Phase.UPDATE or len(entry.outputs) > 1)
-            if not (able and rule is not None and rule(self, entry)):
-                self.entries.append(entry)
-        self._settle()
+            able = node.phase is not Phase.UPDATE and len(node.outputs) == 1
+            if not (able and rule is not None and rule(self, node)):
+                self.edit.keep(node)
+        for name, tensor in self.edit.tensors.items():
+            if tensor.of is not None and name not in self._inputs:
+                of = self._of(name, tensor.of)
+                self.edit.label(name, Role.ACTIVATION if of is None else tensor.role, of)
+        return self.edit.build(renumber=True)
 
     # What rules ask for.
 
-    def sizes(self, value: Value) -> Sizes:
-        """A value's dims in groups."""
-        form = self.forms.get(value)
-        return tuple((n,) for n in value.type.shape) if form is None else form.sizes
+    def type(self, name: str) -> TensorType:
+        """The type of a tensor, which may not be written yet."""
+        return (self.edit.tensors.get(name) or self.graph.tensors[name]).type
 
-    def shaped(self, value: Value, sizes: Sizes, reader: Entry) -> Value:
-        """The value with the dims that `sizes` name, by a view if it has none such yet."""
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor."""
+        return self.type(name).shape
+
+    def readers(self, name: str) -> list[str]:
+        """The nodes of the old graph that read a tensor."""
+        known = name in self.graph.tensors
+        return [node.name for node in self.graph.consumers(name)] if known else []
+
+    def sizes(self, name: str) -> Sizes:
+        """A tensor's dims in groups."""
+        form = self.forms.get(name)
+        return tuple((n,) for n in self.shape(name)) if form is None else form.sizes
+
+    def root(self, name: str) -> str:
+        """What a tensor is a view of: a view of a view is a view."""
+        node = self.edit.producer(name)
+        return (node.inputs[0] or name) if node is not None and node.op == "aten.view" else name
+
+    def shaped(self, name: str, sizes: Sizes, reader: Node) -> str:
+        """The tensor with the dims that `sizes` name, by a view if it has none such yet."""
         shape = flat(sizes)
-        if shape == value.type.shape:
-            return value
-        form = self.forms.get(value)
-        fine = value if form is None else form.fine
-        if fine.type.shape == shape:
+        if shape == self.shape(name):
+            return name
+        form = self.forms.get(name)
+        fine = name if form is None else form.fine
+        if self.shape(fine) == shape:
             return fine
-        if self.is_uniform(value):
-            made = self._made_anew(value, shape, reader)
-            made.role, made.of = value.role, value.of
-            self.forms[value] = Form(made, sizes)
-            self._computed[value] = made
+        if self.is_uniform(name):
+            made = self._made_anew(name, shape, reader)
+            self._inherit(made, name)
+            self.forms[name] = Form(made, sizes)
+            self._computed[name] = made
             return made
-        made = self.view(fine, shape, value.producer, reader)
-        if made is self.entries[-1].outputs[0]:
-            self._stands_for[value] = made
-            if self.entries[-1].phase is reader.phase:
-                made.role, made.of = value.role, value.of
+        made = self.view(fine, shape, self.edit.producer(name), reader)
+        if self.edit.nodes and made == self.edit.nodes[-1].name:
+            self._stands_for[name] = made
+            if self.edit.nodes[-1].phase is reader.phase:
+                self._inherit(made, name)
         return made
 
-    def view(self, fine: Value, shape: tuple[int, ...], like: Entry | None, reader: Entry) -> Value:
-        """A view of a value; it belongs where `like` does, if that is in the reader's phase."""
-        source = root(fine)
-        if source.type.shape == shape:
+    def view(self, fine: str, shape: tuple[int, ...], like: Node | None, reader: Node) -> str:
+        """A view of a tensor; it belongs where `like` does, if that is in the reader's phase."""
+        source = self.root(fine)
+        if self.shape(source) == shape:
             return source
         key = (source, shape)
         if key not in self._shaped:
             place = like if like is not None and like.phase is reader.phase else reader
-            self._shaped[key] = self._add(
-                place, "aten.view", (source,), {"size": shape}, fine.type.dtype
+            type = TensorType(shape, self.type(fine).dtype)
+            self._shaped[key] = self.edit.add(
+                "aten.view", (source,), {"size": shape}, type, beside=place
             )
         return self._shaped[key]
 
-    def is_uniform(self, value: Value) -> bool:
-        """Whether a value is one number everywhere by its making, so that it can be made anew with any shape."""
-        entry = value.producer
-        if entry is None or value.type.numel == 1 or len(entry.outputs) > 1 or entry.random:
+    def is_uniform(self, name: str) -> bool:
+        """Whether a tensor is one number everywhere by its making, so that it can be made anew with
+        any shape.
+        """
+        node = self.edit.producer(name)
+        if node is None or self.type(name).numel == 1 or len(node.outputs) > 1:
             return False
-        if entry.op == "aten.expand":
-            return all(v is not None and _is_number(v) for v in entry.inputs)
-        if entry.op not in ("aten.full", "aten.view") and not is_elementwise(entry):
+        if node.op == "aten.expand":
+            return all(x is not None and self._is_number(x) for x in node.inputs)
+        if node.op not in ("aten.full", "aten.view") and not self.is_elementwise(node):
             return False
-        return all(v is None or _is_number(v) or self.is_uniform(v) for v in entry.inputs)
+        return all(x is None or self._is_number(x) or self.is_uniform(x) for x in node.inputs)
 
-    def _made_anew(self, value: Value, shape: tuple[int, ...], reader: Entry) -> Value:
-        """A uniform value of another shape."""
-        entry = value.producer
-        assert entry is not None
-        if entry.op == "aten.view":
-            assert entry.inputs[0] is not None
-            return self._made_anew(entry.inputs[0], shape, reader)
+    def is_elementwise(self, node: Node) -> bool:
+        """Whether an operator does the same to every element, whatever the dims are."""
+        description = find(node.op)
+        if description is None or description.restated:  # attributes that hold a shape
+            return False
+        inputs = [None if name is None else self.type(name) for name in node.inputs]
+        outputs = [self.type(name) for name in node.outputs]
+        call = properties(node.op, node.attrs, Types(tuple(inputs), tuple(outputs)))
+        return call.elementwise and not call.random
+
+    def _is_number(self, name: str) -> bool:
+        """Whether a tensor can stand beside others of any shape."""
+        type = self.type(name)
+        return type.numel == 1 and type.rank < 2
+
+    def _made_anew(self, name: str, shape: tuple[int, ...], reader: Node) -> str:
+        """A uniform tensor of another shape."""
+        node = self.edit.producer(name)
+        assert node is not None
+        if node.op == "aten.view":
+            return self._made_anew(self.root(name), shape, reader)
         inputs = [
-            v if v is None or _is_number(v) else self._made_anew(v, shape, reader)
-            for v in entry.inputs
+            x if x is None or self._is_number(x) else self._made_anew(x, shape, reader)
+            for x in node.inputs
         ]
-        key = (value, shape)
+        key = (name, shape)
         if key not in self._shaped:
-            place = entry if entry.phase is reader.phase else reader
-            attrs = {**entry.attrs, "size": shape} if "size" in entry.attrs else entry.attrs
-            self._shaped[key] = self._add(
-                place, entry.op, inputs, attrs, value.type.dtype, shape=shape
-            )
+            place = node if node.phase is reader.phase else reader
+            attrs = {**node.attrs, "size": shape} if "size" in node.attrs else node.attrs
+            type = TensorType(shape, self.type(name).dtype)
+            self._shaped[key] = self.edit.add(node.op, inputs, attrs, type, beside=place)
         return self._shaped[key]
+
+    # What rules write.
 
     def write(
         self,
-        entry: Entry,
+        node: Node,
         op: str,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[str | None],
         attrs: Mapping[str, Attr],
         sizes: Sizes,
     ) -> bool:
-        """Write an entry on fine values; `sizes` are the dims of its result. Always True, for rules to return."""
-        (value,) = entry.outputs
-        if flat(sizes) == value.type.shape:
-            entry.op, entry.inputs, entry.attrs = op, tuple(inputs), dict(attrs)
-            self.entries.append(entry)
+        """Write a node on fine tensors; `sizes` are the dims of its result. True, for rules to
+        return.
+        """
+        type = self.type(node.name)
+        if flat(sizes) == type.shape:
+            self.edit.keep(node, op=op, inputs=inputs, attrs=attrs)
             return True
-        fine = self._add(entry, op, inputs, attrs, value.type.dtype, shape=flat(sizes))
-        fine.role, fine.of = value.role, value.of
-        assert fine.producer is not None
-        fine.producer.accumulates = entry.accumulates
-        self._instead[entry] = fine.producer
-        self._computed[value] = fine
-        self.show(entry, fine, sizes)
+        fine = self.edit.add(op, inputs, attrs, TensorType(flat(sizes), type.dtype), beside=node)
+        self._inherit(fine, node.name)
+        self._computed[node.name] = fine
+        self.show(node, fine, sizes)
+        self.edit.move(node.name, fine)
         return True
 
-    def show(self, entry: Entry, fine: Value, sizes: Sizes) -> None:
-        """Make an entry's result a view of a fine value, and remember its form."""
-        (value,) = entry.outputs
-        self.forms[value] = Form(fine, sizes)
-        entry.op, entry.inputs, entry.attrs = "aten.view", (root(fine),), {"size": value.type.shape}
-        entry.accumulates = False
-        self.entries.append(entry)
+    def show(self, node: Node, fine: str, sizes: Sizes) -> None:
+        """Make a node's result a view of a fine tensor, and remember its form."""
+        shape = self.shape(node.name)
+        self.forms[node.name] = Form(fine, sizes)
+        self.edit.keep(node, op="aten.view", inputs=(self.root(fine),), attrs={"size": shape})
 
-    def refine(self, entry: Entry, fine: Value, sizes: Sizes) -> None:
-        """Write a view that merges as one of `fine`, or of a view of it with the finer dims that `sizes` name."""
-        num_entries = len(self.entries)
-        finer = (
-            self.view(fine, flat(sizes), entry, entry) if flat(sizes) != fine.type.shape else fine
-        )
-        if len(self.entries) > num_entries:
-            self._computed[entry.outputs[0]] = finer
-        self.show(entry, finer, sizes)
+    def refine(self, node: Node, fine: str, sizes: Sizes) -> None:
+        """Write a view that merges as one of `fine`, or of a view of it with the dims in `sizes`."""
+        num_nodes = len(self.edit.nodes)
+        shape = flat(sizes)
+        finer = self.view(fine, shape, node, node) if shape != self.shape(fine) else fine
+        if len(self.edit.nodes) > num_nodes:
+            self._computed[node.name] = finer
+        self.show(node, finer, sizes)
 
-    def vanish(self, entry: Entry, merged: Value, fine: Value) -> None:
-        """Let the result of a view be the fine value that it shows."""
-        (value,) = entry.outputs
-        self.same[value] = fine
-        entry.index = -1
-        if entry in self._living:
-            self._inherit(entry, merged, fine)
-        instead = fine.producer or (self.entries[-1] if self.entries else None)
-        if instead is not None:
-            self._instead[entry] = instead
+    def vanish(self, node: Node, merged: str, fine: str) -> None:
+        """Let the result of a view be the fine tensor that it shows."""
+        self.edit.replace(node.name, fine)
+        is_computed = self._computed.get(merged) == fine
+        if is_computed and merged not in self.given_back and self.readers(merged) == [node.name]:
+            self._stands_for[node.name] = fine
+        maker = self.edit.producer(fine)
+        is_alike = maker is not None and maker.phase is node.phase
+        if self._label(node.name)[1] is not None and (
+            is_computed or (is_alike and self.edit.tensors[fine].of is None)
+        ):
+            self._inherit(fine, node.name)
 
-    def _inherit(self, entry: Entry, merged: Value, fine: Value) -> None:
-        """Let a fine value be the gradient of what the vanishing view of it was, and have its gradient."""
-        (value,) = entry.outputs
-        computed = self._computed.get(merged) is fine
-        if computed and not self.kept[merged] and self.readers.get(merged, []) == [entry]:
-            self._stands_for[value] = fine
-        alike = fine.producer is not None and fine.producer.phase is entry.phase
-        if value.of is not None and (computed or (alike and fine.of is None)):
-            fine.role, fine.of = value.role, value.of
+    # Whose gradient a tensor is.
 
-    def _add(
-        self,
-        place: Entry,
-        op: str,
-        inputs: Sequence[Value | None],
-        attrs: Mapping[str, Attr],
-        dtype: str,
-        shape: tuple[int, ...] | None = None,
-    ) -> Value:
-        """Write one more entry, with the provenance of `place`."""
-        size = attrs["size"] if shape is None else shape
-        value = Value(TensorType(size, dtype))  # type: ignore[arg-type]
-        value.producer = replace(
-            place,
-            op=op,
-            inputs=tuple(inputs),
-            attrs=dict(attrs),
-            outputs=(value,),
-            random=False,
-            accumulates=False,
-        )
-        self.entries.append(value.producer)
-        return value
+    def _inherit(self, new: str, old: str) -> None:
+        """Let a tensor be what another one is."""
+        self.edit.label(new, *self._label(old))
 
-    # The end.
+    def _label(self, name: str) -> tuple[Role, str | None]:
+        """What a tensor's fine form is; that of an input, of its gradient or of its new value is
+        not that itself.
+        """
+        tensor = self.edit.tensors.get(name) or self.graph.tensors[name]
+        if tensor.of is not None and tensor.of not in self._inputs:
+            return tensor.role, tensor.of
+        return Role.CONSTANT if tensor.role is Role.CONSTANT else Role.ACTIVATION, None
 
-    def _settle(self) -> None:
-        """Number the entries anew and let all that points to vanished values and entries point to the new ones."""
-        for index, entry in enumerate(self.entries):
-            entry.index = index
-            while entry.partner in self._instead:
-                entry.partner = self._instead[entry.partner]
-            for value in entry.outputs:
-                value.of = None if value.of is None else self._of(value, value.of)
-        self.tape.entries[:] = self.entries
-        self.results.replace(self.same)
-
-    def _of(self, value: Value, of: Value) -> Value | None:
-        """Whose gradient a value is, now that what it was the gradient of may be gone."""
-        for found in (self._computed.get(of), self._stands_for.get(of), of):
-            if found is None or found in self.same:
+    def _of(self, name: str, of: str) -> str | None:
+        """Whose gradient a tensor is, now that what it was the gradient of may be gone."""
+        for other in (self._computed.get(of), self._stands_for.get(of), of):
+            if other is None or other in self.edit.replaced:
                 continue
-            if found.type.shape == value.type.shape:
-                return found
+            if self.shape(other) == self.shape(name):
+                return other
         return None
-
-
-def root(value: Value) -> Value:
-    """What a value is a view of: a view of a view is a view."""
-    entry = value.producer
-    if entry is not None and entry.op == "aten.view":
-        assert entry.inputs[0] is not None
-        return entry.inputs[0]
-    return value
-
-
-def _is_number(value: Value) -> bool:
-    """Whether a value can stand beside tensors of any shape."""
-    return value.type.numel == 1 and value.type.rank < 2
-
-
-def is_elementwise(entry: Entry) -> bool:
-    """Whether an operator does the same to every element, whatever the dims are."""
-    description = find(entry.op)
-    if description is None or description.restated:  # attributes that hold a shape
-        return False
-    types = Types(
-        tuple(None if v is None else v.type for v in entry.inputs),
-        tuple(v.type for v in entry.outputs),
-    )
-    return properties(entry.op, entry.attrs, types).elementwise

@@ -64,9 +64,9 @@ def write(
     emit: Emit, overload: torch._ops.OpOverload, arguments: Arguments, result: object
 ) -> None:
     """Write the canonical form of one call."""
-    found = RULES.get(overload)
-    if found is not None:
-        found(emit, arguments, result)
+    rule = RULES.get(overload)
+    if rule is not None:
+        rule(emit, arguments, result)
         return
     overload, arguments = _scalar_overload(overload, arguments)
     inputs, attrs = split_arguments(overload, arguments)

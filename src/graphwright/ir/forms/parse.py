@@ -1,4 +1,4 @@
-"""Reading the text form of a graph (its grammar is shown in `graphwright.ir.text`).
+"""Reading the text form of a graph (its grammar is shown in `graphwright.ir.forms.text`).
 
     file     := "graph" INT  section*  "outputs:" output*  "end"
     section  := ROLE ":" input*  |  PHASE ":" node*          (sections of inputs come first)
@@ -25,10 +25,10 @@ from typing import NoReturn
 from graphwright.errors import GraphSyntaxError, InvalidGraph
 from graphwright.ir.attrs import Attrs
 from graphwright.ir.bulk import collection_paused
+from graphwright.ir.forms.text import TEXT_VERSION
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import BARE_NAME, MAX_ATTR_DEPTH, OP_NAME, Attr
-from graphwright.ir.text import TEXT_VERSION
 from graphwright.ir.types import INPUT_ROLES, Phase, Role, TensorType
 from graphwright.ir.verify import verify
 
@@ -230,11 +230,11 @@ class _Parser:
         while end > start and tokens[end] != ")":
             end -= 1
         key = "\n".join(tokens[start:end])  # no token holds a newline, so keys are distinct
-        found = self.attrs.get(key)
-        if found is None:
-            found = self.attrs[key] = self.new_attributes()
+        known = self.attrs.get(key)
+        if known is None:
+            known = self.attrs[key] = self.new_attributes()
         self.at = end
-        return found
+        return known
 
     def new_attributes(self) -> Attrs:
         attrs: dict[str, Attr] = {}
@@ -320,18 +320,18 @@ class _Parser:
 
     def type(self) -> TensorType:
         token = self.tokens[self.at]
-        found = self.types.get(token)
-        if found is None:
+        known = self.types.get(token)
+        if known is None:
             dtype, bracket, sizes = token.partition("[")
             if not bracket or token == "[":
                 self.fail("a type such as float32[8, 5]")
             try:
                 shape = tuple([int(size) for size in sizes[:-1].split(",")]) if sizes != "]" else ()
-                found = self.types[token] = TensorType(shape, dtype)
+                known = self.types[token] = TensorType(shape, dtype)
             except (ValueError, InvalidGraph) as error:
                 self.fail(f"a type such as float32[8, 5] ({error})")
         self.at += 1
-        return found
+        return known
 
     def name(self) -> str:
         token = self.tokens[self.at]
@@ -341,11 +341,11 @@ class _Parser:
 
     def spelled(self, token: str) -> str:
         """Return what a %name or @path says, and go past it; equal names become one object."""
-        found = self.names.get(token)
-        if found is None:
-            found = self.names[token] = self.new_name(token)
+        known = self.names.get(token)
+        if known is None:
+            known = self.names[token] = self.new_name(token)
         self.at += 1
-        return found
+        return known
 
     def new_name(self, token: str) -> str:
         if len(token) == 1:
@@ -395,11 +395,11 @@ class _Parser:
         starts = [m.start() for m in _TOKEN.finditer(line) if m[0][0] != "#"]
         column = starts[self.at] if self.at < len(starts) else len(line.rstrip())
         token = self.tokens[min(self.at, len(self.tokens) - 1)]
-        found = f"found '{token[:60]}'" if token != _END else "the line ends"
+        instead = f"found '{token[:60]}'" if token != _END else "the line ends"
         window = max(0, column - 60)
         shown = line[window : column + 40].replace("\t", " ")
         raise GraphSyntaxError(
-            f"line {self.row + 1}, column {column + 1}: expected {expected}; {found}\n"
+            f"line {self.row + 1}, column {column + 1}: expected {expected}; {instead}\n"
             f"    {shown}\n    {' ' * (column - window)}^",
             line=self.row + 1,
             column=column + 1,

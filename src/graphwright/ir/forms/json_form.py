@@ -5,9 +5,11 @@
      "nodes": [{"op": "aten.mm", "inputs": ["x", null], "attrs": {"dim": [0, 1]},
                 "outputs": [{"name": "mm", "type": "float32[8, 3]"}], "phase": "forward"}, ...],
      "outputs": ["mm"],
-     "updates": {"w": "w.new"}}
+     "updates": {"w": "w.new"},
+     "passes": [{"name": "unmerge", "options": {}}]}
 
-Fields with their default value are left out. Tuples are lists; a float that JSON cannot say is
+Fields with their default value are left out; that of `passes` is what is shown here, as every graph
+was made so before there was the field. Tuples are lists; a float that JSON cannot say is
 `{"float": "nan"}`. One node per line, so that version control shows what changed. Reading checks
 every field and refuses what it does not know: nothing in a file is executed, nothing is guessed.
 """
@@ -17,14 +19,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeAlias, cast
 
 from graphwright.errors import GraphFileError, GraphFormatError, InvalidGraph
 from graphwright.files import read_whole, write_atomically
 from graphwright.ir.bulk import collection_paused
-from graphwright.ir.graph import Graph
+from graphwright.ir.graph import UNMERGED, Graph, PassRecord
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import MAX_ATTR_DEPTH, Attr
 from graphwright.ir.types import INPUT_ROLES, Phase, Role, TensorType
@@ -42,7 +44,8 @@ _PHASES = {phase.value: phase for phase in Phase}
 _PROVENANCE_FIELDS = frozenset({"phase", "partner", "module", "layer", "step", "parameter"})
 _NODE_FIELDS = frozenset({"op", "inputs", "attrs", "outputs"}) | _PROVENANCE_FIELDS
 _TENSOR_FIELDS = frozenset({"name", "type", "role", "of"})
-_GRAPH_FIELDS = frozenset({"format", "version", "inputs", "nodes", "outputs", "updates"})
+_PASS_FIELDS = frozenset({"name", "options"})
+_GRAPH_FIELDS = frozenset({"format", "version", "inputs", "nodes", "outputs", "updates", "passes"})
 
 
 def save(graph: Graph, path: str | Path) -> None:
@@ -103,10 +106,14 @@ def to_json(graph: Graph) -> str:
             if value is not None:
                 data[field] = value
         nodes.append(encode(data))
+    passes = ""
+    if graph.passes != UNMERGED:
+        passes = f',\n"passes": {encode(passes_to_json(graph.passes))}'
     return (
         f'{{"format": "{FORMAT}", "version": {SCHEMA_VERSION},\n'
         f'"inputs": {_lines(inputs)},\n"nodes": {_lines(nodes)},\n'
-        f'"outputs": {encode(list(graph.outputs))},\n"updates": {encode(dict(graph.updates))}}}\n'
+        f'"outputs": {encode(list(graph.outputs))},\n"updates": {encode(dict(graph.updates))}'
+        f"{passes}}}\n"
     )
 
 
@@ -116,6 +123,36 @@ def from_json(text: str | bytes) -> Graph:
         graph = _Reader().graph(_parse(text))
     verify(graph)
     return graph
+
+
+def passes_to_json(passes: Sequence[PassRecord]) -> list[dict[str, Json]]:
+    """What a document holds of the passes that made its graph."""
+    return [
+        {"name": p.name, "options": {key: _attr_to_json(v) for key, v in p.options.items()}}
+        for p in passes
+    ]
+
+
+def passes_from_json(data: Json) -> tuple[PassRecord, ...]:
+    """Read what `passes_to_json` wrote; GraphFormatError says which field is wrong."""
+    if not isinstance(data, list):
+        _fail("passes", "expected a list")
+    return tuple([_pass(item, f"passes[{i}]") for i, item in enumerate(data)])
+
+
+def _pass(data: Json, path: str) -> PassRecord:
+    if not isinstance(data, dict):
+        _fail(path, "expected an object with name and options")
+    _check_fields(data, _PASS_FIELDS, path)
+    options = data.get("options")
+    if not isinstance(options, dict):
+        _fail(f"{path}.options", "expected an object")
+    name = _name(data.get("name"), f"{path}.name", "a pass's name")
+    read = {k: _attr_from_json(v, f"{path}.options.{k}", 0) for k, v in options.items()}
+    try:
+        return PassRecord(name, read)
+    except InvalidGraph as error:
+        _fail(path, str(error))
 
 
 def _parse(text: str | bytes) -> Json:
@@ -159,7 +196,8 @@ class _Reader:
         if not isinstance(updates, dict):
             _fail("updates", "expected an object of names")
         replaced = {old: _name(new, f"updates.{old}") for old, new in updates.items()}
-        return Graph(tuple(nodes), self.tensors, tuple(inputs), tuple(outputs), replaced)
+        passes = passes_from_json(data["passes"]) if "passes" in data else UNMERGED
+        return Graph(tuple(nodes), self.tensors, tuple(inputs), tuple(outputs), replaced, passes)
 
     def tensor(self, data: Json, path: str, *, given: bool) -> str:
         if not isinstance(data, dict):
@@ -179,17 +217,17 @@ class _Reader:
     def type(self, spelled: Json, path: str) -> TensorType:
         if not isinstance(spelled, str):
             _fail(f"{path}.type", f"expected text such as 'float32[8, 5]', found {spelled!r}")
-        found = self.types.get(spelled)
-        if found is None:
+        known = self.types.get(spelled)
+        if known is None:
             match = _TYPE.fullmatch(spelled)
             if match is None:
                 _fail(f"{path}.type", f"expected text such as 'float32[8, 5]', found {spelled!r}")
             try:
                 shape = tuple([int(size) for size in match[2].split(", ")]) if match[2] else ()
-                found = self.types[spelled] = TensorType(shape, match[1])
+                known = self.types[spelled] = TensorType(shape, match[1])
             except (ValueError, InvalidGraph) as error:
                 _fail(f"{path}.type", str(error))
-        return found
+        return known
 
     def node(self, data: Json, path: str) -> Node:
         if not isinstance(data, dict):
@@ -263,9 +301,9 @@ def _list(data: Mapping[str, Json], field: str, path: str) -> list[Json]:
     return value
 
 
-def _name(value: Json, path: str) -> str:
+def _name(value: Json, path: str, what: str = "a tensor's name") -> str:
     if not isinstance(value, str) or not value:
-        _fail(path, f"expected a tensor's name, found {value!r}")
+        _fail(path, f"expected {what}, found {value!r}")
     return value
 
 

@@ -26,7 +26,7 @@
 Inputs stand under their role, nodes under their phase; a heading comes whenever that changes, so
 the order is kept exactly. A tensor without a role is an activation. An absent optional input is
 `_`. Attributes follow a semicolon, as Python literals, with `inf` and `nan` besides. `#` starts a
-comment. `graphwright.ir.parse` reads this back to an equal graph.
+comment. `graphwright.ir.forms.parse` reads this back to an equal graph.
 """
 
 from __future__ import annotations

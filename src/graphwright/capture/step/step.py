@@ -1,0 +1,95 @@
+"""One step of a model, run on fake tensors and recorded.
+
+declare     its inputs                                      (declare.py)
+gradients   forward, backward, clipping                     (gradients.py)
+update      the optimizer's step                            (update.py)
+collect     what the step changed                           (declare.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.aten import call, casting, named_tensors, without_autocast
+from graphwright.capture.record import Functionalisation, Recorder, assemble, swapped, value_of
+from graphwright.capture.recurrent import unrolled
+from graphwright.capture.step.declare import collect, declare
+from graphwright.capture.step.gradients import clip_gradients, record_gradients
+from graphwright.capture.step.recording import Recording
+from graphwright.capture.step.update import record_update
+from graphwright.errors import UnsupportedModel
+from graphwright.ir import Graph
+
+
+def record_step(recording: Recording) -> Graph:
+    """Run the step and return its graph."""
+    recording.recorder = Recorder(_names_of_constants(recording.model))
+    mode = Functionalisation(recording.recorder.constants.lift)
+    with ExitStack() as stack:
+        stack.enter_context(_untouched_settings())
+        stack.enter_context(without_autocast())
+        stack.enter_context(recording.recorder)
+        declare(recording, mode)
+        stack.enter_context(
+            recording.recorder.provenance.following(list(recording.model.named_modules()))
+        )
+        stack.enter_context(unrolled(recording.recorder.provenance))
+        for module in recording.modules():
+            replacements = {id(recording.originals[n]): t for n, t in recording.tensors.items()}
+            stack.enter_context(swapped(module, replacements, recording.recorder.constants.read))
+        with mode:
+            if recording.training:
+                record_gradients(recording)
+            else:
+                _infer(recording)
+            if recording.clip_norm is not None:
+                clip_gradients(recording, recording.clip_norm)
+        if recording.optimizer is not None:
+            record_update(recording, mode)
+        with mode:
+            collect(recording)
+    return assemble(recording.recorder.tape, recording.results, recording.recorder.provenance.calls)
+
+
+def _infer(recording: Recording) -> None:
+    """Run the model alone."""
+    with torch.no_grad(), casting(recording.autocast):
+        output = call(recording.model, recording.inputs)
+    leaves = dict(named_tensors("output", output))
+    if not leaves:
+        raise UnsupportedModel(
+            f"the model returns {type(output).__name__} without a tensor; return tensors, or a "
+            "tuple, "
+            "list or dict of them"
+        )
+    recording.results.outputs.update(
+        {recording.free_name(name): value_of(t) for name, t in leaves.items()}
+    )
+
+
+@contextmanager
+def _untouched_settings() -> Iterator[None]:
+    """Keep the generator's state; no compiled functions, no fused kernels that hide operators."""
+    state = torch.default_generator.get_state()
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        torch.default_generator.set_state(state)
+
+
+def _names_of_constants(model: nn.Module) -> dict[int, str]:
+    """Return the path of each plain tensor attribute, by `id`."""
+    return {
+        id(value): f"{path}.{name}".lstrip(".")
+        for path, module in model.named_modules()
+        for name, value in module.__dict__.items()
+        if isinstance(value, Tensor)
+    }
