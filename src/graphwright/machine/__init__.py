@@ -1,4 +1,4 @@
-"""The machines: devices, levels, links and the costs measured on them.
+"""Clusters: devices, levels, links and measured costs.
 
 >>> from graphwright.machine import cluster
 >>> cluster("dgx-h100:2").route(0, 9).bandwidth
@@ -16,9 +16,24 @@ from graphwright.machine.local import (
     local_cluster,
     num_cores,
 )
+from graphwright.machine.measured import (
+    MeasuredTable,
+    preset_collectives,
+    preset_computes,
+    save_table,
+    table_from_json,
+    table_of,
+)
 from graphwright.machine.names import cluster, preset_names
 from graphwright.machine.quantities import parse_quantity
-from graphwright.machine.store import STORE_VERSION, Measurement, Store, default_path
+from graphwright.machine.store import (
+    STORE_VERSION,
+    CollectiveKey,
+    ComputeKey,
+    Measurement,
+    Store,
+    default_path,
+)
 from graphwright.machine.toml_file import from_toml, load, save
 from graphwright.machine.toml_writer import to_toml
 from graphwright.machine.topology import Route

@@ -1,4 +1,4 @@
-"""Checks of single figures, shared by what is made in Python and what is read from a file."""
+"""Checks of single values, for clusters made in Python and clusters read from files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numbers import Integral, Real
 from graphwright.errors import InvalidCluster
 
 MAX_DEVICES = 1 << 20
-"""More are refused: a count with a slip in it should not fill the memory."""
+"""A larger count is refused as a typing error, before it fills the memory."""
 
 
 def check_name(value: object, place: str) -> str:
-    """A name: printable, not empty, no blanks around it."""
+    """A name: printable, not empty, without surrounding blanks."""
     if not isinstance(value, str) or not value or not value.isprintable() or value != value.strip():
         raise InvalidCluster(f"{place}: {value!r} is not a name; use printable characters")
     return value
@@ -31,25 +31,23 @@ def check_text(value: object, place: str) -> str:
 
 
 def check_total(total: int, place: str) -> int:
-    """A number of devices that is not absurd."""
+    """A number of devices up to `MAX_DEVICES`."""
     if total > MAX_DEVICES:
-        raise InvalidCluster(
-            f"{place}: {total:,} devices are more than {MAX_DEVICES:,}, the most allowed"
-        )
+        raise InvalidCluster(f"{place}: {total:,} devices exceed the limit of {MAX_DEVICES:,}")
     return total
 
 
 def check_count(value: object, place: str, *, least: int = 1) -> int:
-    """A whole number from `least` upwards that an int64 holds."""
+    """An integer of at least `least` that fits into an int64."""
     if not isinstance(value, bool) and isinstance(value, Integral):
         number = int(value)
         if least <= number < 1 << 63:
             return number
-    raise InvalidCluster(f"{place}: {value!r} is not a whole number from {least} upwards")
+    raise InvalidCluster(f"{place}: {value!r} is not an integer of at least {least}")
 
 
 def check_figure(value: object, place: str, *, zero: bool = False) -> float:
-    """A finite number above zero, or from zero where that is allowed."""
+    """A finite positive number, or zero if allowed."""
     try:
         number = float(value) if isinstance(value, Real) else math.nan
     except OverflowError:
@@ -60,6 +58,6 @@ def check_figure(value: object, place: str, *, zero: bool = False) -> float:
         or number < 0
         or (number == 0 and not zero)
     ):
-        least = "zero or more" if zero else "more than zero"
-        raise InvalidCluster(f"{place}: {value!r} is not a finite number, {least}")
-    return number + 0.0  # so that -0.0 is 0.0
+        sign = "non-negative" if zero else "positive"
+        raise InvalidCluster(f"{place}: {value!r} is not a finite {sign} number")
+    return number + 0.0  # turns -0.0 into 0.0

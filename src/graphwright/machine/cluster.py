@@ -1,10 +1,10 @@
-"""A cluster: devices in nested levels, the links between them, and the link to the host's memory.
+"""A cluster: devices in nested levels, the links between them, and the link to host memory.
 
-    levels   ("node", 2), ("gpu", 8)      outermost first: 16 devices, numbered so that neighbours are close
-    axes     2, 2, 2, 2                   the levels' counts in primes: what a strategy names a split for
+    levels   ("node", 2), ("gpu", 8)      outermost first: 16 devices; close devices, close numbers
+    axes     2, 2, 2, 2                   prime factors of the counts: one choice of a strategy each
     strides  8, 1                         device d is in member d // strides[l] of level l
 
-What a transfer occupies is in `graphwright.machine.topology`.
+`graphwright.machine.topology` says which resources a transfer occupies.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from graphwright.machine.resize import resize
 from graphwright.machine.topology import Route, Topology
 
 PICOSECONDS = 10**12
-"""In a second: the unit of times inside task graphs."""
+"""Per second; the unit of times in task graphs is the picosecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Members joined by a switch: `bandwidth` is that of one member's port, each way, in bytes/s.
+    """Members connected by a switch; `bandwidth` is that of one port, each way, in bytes/s.
 
-    With `shared`, all members of a group share one medium of that bandwidth: a bus.
+    If `shared`, all members of a group share one medium of that bandwidth: a bus.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A connection of two devices beside the levels and preferred to them, `bandwidth` each way."""
+    """A direct connection of two devices, preferred to the levels; `bandwidth` is each way."""
 
     devices: tuple[int, int]
     bandwidth: float
@@ -69,7 +69,7 @@ class Link:
     def __post_init__(self) -> None:
         devices: object = self.devices
         if not isinstance(devices, tuple | list) or len(devices) != 2 or devices[0] == devices[1]:
-            raise InvalidCluster(f"link: devices: {devices!r} is not a pair of two devices")
+            raise InvalidCluster(f"link: devices: {devices!r} is not a pair of different devices")
         first, second = (check_count(d, "link: devices", least=0) for d in devices)
         place = f"link {first}-{second}"
         object.__setattr__(self, "devices", (first, second))
@@ -91,8 +91,8 @@ class HostLink:
         duplex = check_figure(self.duplex, "host: duplex")
         if not bandwidth <= duplex <= 2 * bandwidth:
             raise InvalidCluster(
-                f"host: duplex: {self.duplex!r} is both ways together, so between once and twice the bandwidth "
-                f"{self.bandwidth!r}"
+                f"host: duplex: {self.duplex!r} counts both ways, so it must be between once and "
+                f"twice the bandwidth {self.bandwidth!r}"
             )
         object.__setattr__(self, "bandwidth", bandwidth)
         object.__setattr__(self, "duplex", duplex)
@@ -110,9 +110,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Cluster:
-    """Devices in nested levels. `price` is per device and hour; `source` says where the figures are from.
+    """Devices in nested levels. `price` is per device and hour, `source` the origin of the figures.
 
-    `hash` covers what decides about times and memory: levels, devices, links, host; not name, price or source.
+    `hash` covers what affects time and memory: levels, devices, links and host.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Cluster:
             for prime in _primes(level.count)
         )
         object.__setattr__(self, "axes", tuple(axes))
-        object.__setattr__(self, "_topology", Topology(self.levels, self.links))
+        object.__setattr__(self, "_topology", Topology(self.levels, self.links, self.host))
         object.__setattr__(self, "hash", _content_hash(self))
 
     def __hash__(self) -> int:
@@ -152,23 +152,36 @@ class Cluster:
 
     @property
     def num_devices(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return len(self.devices)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Per level: the number of devices in one of its members."""
+        """For each level, the number of devices in one member."""
         return self._topology.strides
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The names of what tasks occupy: devices, then ports and buses, then explicit links."""
+        """The names of what tasks occupy.
+
+        Devices, then ports and buses, then explicit links, then the ways to and from the host.
+        """
         return self._topology.names
 
     @property
     def num_resources(self) -> int:
-        """How many resources there are, without naming them."""
+        """The number of resources."""
         return self._topology.num_resources
+
+    @property
+    def first_link(self) -> int:
+        """The number of the first explicit link's resource."""
+        return self._topology.link_offset
+
+    @property
+    def first_host_link(self) -> int:
+        """The number of the first way to the host; all resources before it join devices."""
+        return self._topology.host_offset
 
     @property
     def resource_bandwidths(self) -> NDArray[np.float64]:
@@ -176,23 +189,45 @@ class Cluster:
         return self._topology.resource_bandwidths
 
     def kinds(self) -> dict[Device, int]:
-        """The kinds of device and how many there are of each."""
+        """The number of devices of each kind."""
         kinds: dict[Device, int] = {}
         for device, run in runs_of(self.devices):
             kinds[device] = kinds.get(device, 0) + run
         return kinds
 
     def route(self, source: int, target: int) -> Route:
-        """The way from one device to another: an explicit link, or through the outermost level that parts them."""
+        """The route between two devices: an explicit link, or the outermost level between them."""
         source, target = int(source), int(target)
         if not (0 <= source < self.num_devices and 0 <= target < self.num_devices):
             raise self._no_device(source, target)
         return self._topology.route(source, target)
 
+    def to_host(self, device: int, *, both: bool = False) -> Route:
+        """The way from a device to pinned memory of its host.
+
+        With `both`, at what it carries while as much comes back at once.
+        """
+        return self._host_route(device, back=False, both=both)
+
+    def from_host(self, device: int, *, both: bool = False) -> Route:
+        """The way from pinned memory of the host to a device; `both` as in `to_host`."""
+        return self._host_route(device, back=True, both=both)
+
+    def _host_route(self, device: int, back: bool, both: bool) -> Route:
+        if not 0 <= device < self.num_devices:
+            raise self._no_device(device)
+        route = self._topology.host_route(device, back, both)
+        if route is None:
+            raise InvalidCluster(
+                f"cluster {self.name!r} says nothing about the link to its hosts; add a table "
+                "[host] with bandwidth, duplex and latency"
+            )
+        return route
+
     def routes(
         self, sources: ArrayLike, targets: ArrayLike
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-        """`route` for many pairs: resources (n by 2, -1 where there is none), bandwidths, latencies."""
+        """`route` for many pairs: resources (n by 2, -1 for none), bandwidths, latencies."""
         for given in (np.asarray(sources), np.asarray(targets)):
             if given.size and not (given.min() >= 0 and given.max() < self.num_devices):
                 raise self._no_device(int(given.min()), int(given.max()))
@@ -203,20 +238,20 @@ class Cluster:
         return IndexError(f"{self.name} has devices 0 to {self.num_devices - 1}, not {given}")
 
     def first_differing_level(self, devices: Iterable[int]) -> int:
-        """The outermost level that parts the devices; the number of levels where they are one and the same."""
+        """The outermost level that separates the devices; the number of levels if none does."""
         return self._topology.first_differing_level(devices)
 
     def latency(self, level: int) -> float:
-        """Seconds that a message takes at a level whatever its size."""
+        """The latency of a message at a level, in seconds."""
         return self.levels[level].latency
 
     def resized(self, count: Mapping[str, int]) -> Cluster:
-        """The same machine with other counts, by level name; all its devices have to be of one kind."""
+        """The same machine with other counts, by level name; all devices must be of one kind."""
         return resize(self, count)
 
 
 def runs_of(devices: Iterable[Device]) -> list[tuple[Device, int]]:
-    """Equal neighbours and how many of them."""
+    """Run-length encode the devices."""
     same = ((run[0], len(run)) for run in (list(g) for _, g in groupby(devices, key=id)))
     joined: list[tuple[Device, int]] = []
     for device, length in same:
@@ -231,30 +266,33 @@ def _verify(cluster: Cluster) -> None:
     check_name(cluster.name, "cluster name")
     place = f"cluster {cluster.name!r}"
     host = () if cluster.host is None else (cluster.host,)
-    parts = ((Level, cluster.levels), (Device, cluster.devices), (Link, cluster.links), (HostLink, host))  # fmt: skip
+    parts = (
+        (Level, cluster.levels), (Device, cluster.devices), (Link, cluster.links), (HostLink, host)
+    )  # fmt: skip
     for kind, values in parts:
         for value in values:
             if not isinstance(value, kind):
                 raise InvalidCluster(f"{place}: {value!r} is not a {kind.__name__}")
     if not cluster.levels:
-        raise InvalidCluster(f"{place}: it has no levels; one with a count of 1 is the least")
+        raise InvalidCluster(f"{place}: it needs at least one level, with a count of 1 or more")
     names = [level.name for level in cluster.levels]
     if len(set(names)) < len(names):
-        raise InvalidCluster(f"{place}: two levels have one name: {', '.join(names)}")
+        raise InvalidCluster(f"{place}: two levels have the same name: {', '.join(names)}")
     total = check_total(prod(level.count for level in cluster.levels), place)
     if total != len(cluster.devices):
         counts = " x ".join(str(level.count) for level in cluster.levels)
         raise InvalidCluster(
-            f"{place}: its levels hold {counts} = {total} devices, but {len(cluster.devices)} are given"
+            f"{place}: its levels hold {counts} = {total} devices, but "
+            f"{len(cluster.devices)} are given"
         )
     seen: set[frozenset[int]] = set()
     for link in cluster.links:
         pair = frozenset(link.devices)
         if max(pair) >= total:
-            raise InvalidCluster(f"{place}: link {link.devices}: its devices are 0 to {total - 1}")
+            raise InvalidCluster(f"{place}: link {link.devices}: devices are 0 to {total - 1}")
         if pair in seen:
             raise InvalidCluster(
-                f"{place}: link {link.devices} is given twice; add up the bandwidths"
+                f"{place}: link {link.devices} is given twice; give the total bandwidth once"
             )
         seen.add(pair)
     if cluster.price is not None:
@@ -275,11 +313,14 @@ def _primes(number: int) -> list[int]:
 
 
 def _content_hash(cluster: Cluster) -> str:
-    devices = [(d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n,
-                *(() if d.overlaps else ("alone",))) for d, n in runs_of(cluster.devices)]  # fmt: skip
+    devices = [
+        (d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n,
+         *(() if d.overlaps else ("alone",)))
+        for d, n in runs_of(cluster.devices)
+    ]  # fmt: skip
     levels = [(v.name, v.count, v.bandwidth, v.latency, v.shared) for v in cluster.levels]
     links = [(link.devices, link.bandwidth, link.latency) for link in cluster.links]
     host = cluster.host
-    spelled = repr((levels, devices, links,
-                    None if host is None else (host.bandwidth, host.duplex, host.latency)))  # fmt: skip
+    figures = None if host is None else (host.bandwidth, host.duplex, host.latency)
+    spelled = repr((levels, devices, links, figures))
     return blake2b(spelled.encode("utf-8"), digest_size=16).hexdigest()

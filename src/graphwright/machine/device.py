@@ -1,4 +1,4 @@
-"""A kind of device: its memory, how fast it computes and how fast it reads."""
+"""A kind of device: its memory, arithmetic rates and memory bandwidth."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_count, check_figure, check_name
 
 DTYPES = frozenset(
-    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "qint8", "quint8", "qint32"}
-    | {"float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
-    | {"float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"}
+    {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"}
+    | {"qint8", "quint8", "qint32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz"}
+    | {"float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float16", "bfloat16", "float32"}
+    | {"float64", "complex32", "complex64", "complex128"}
 )  # fmt: skip
-"""The names that a rate may be given for."""
+"""The dtypes that a rate may be given for."""
 
 _FALLBACK = {
     "float64": ("float32", 0.5),
-    "complex32": ("float16", 0.25),  # a complex product is four real ones
+    "complex32": ("float16", 0.25),  # a complex product is four real products
     "complex64": ("float32", 0.25),
     "complex128": ("float64", 0.25),
     "int64": ("int32", 0.5),
@@ -26,16 +27,16 @@ _FALLBACK = {
     "float8_e4m3fn": ("float16", 1.0),
     "float8_e5m2": ("float16", 1.0),
 }
-"""What a rate that is not given is estimated from, and its share of that; all others are those of float32."""
+"""The dtype that estimates a missing rate, and the factor; the default is float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """A kind of device.
 
-    `memory` is in bytes, `bandwidth` that of its own memory in bytes/s, `launch` the seconds that every kernel costs
-    whatever its size. `rates` are operations/s by dtype name (a multiply-add counts two); float32 has to be there.
-    `overlaps`: it computes while it sends and receives, as GPUs do; a CPU that moves the data itself does not.
+    `memory` is in bytes, `bandwidth` that of its memory in bytes/s, `launch` the fixed cost of a
+    kernel in seconds. `rates` are operations/s by dtype (a multiply-add counts two); float32 is
+    required. `overlaps`: it computes while it sends and receives, as GPUs do and CPUs do not.
     """
 
     name: str
@@ -53,10 +54,10 @@ class Device:
         if not isinstance(rates, Mapping):
             raise InvalidCluster(f"{place}: rates: {rates!r} is not a mapping from dtype to rate")
         if "float32" not in rates:
-            raise InvalidCluster(f"{place}: rates: float32 is missing; the others fall back on it")
+            raise InvalidCluster(f"{place}: rates: float32 is missing; other rates default to it")
         if unknown := sorted(str(name) for name in rates if name not in DTYPES):
             raise InvalidCluster(
-                f"{place}: rates: {unknown[0]!r} is not a dtype; known are {', '.join(sorted(DTYPES))}"
+                f"{place}: rates: {unknown[0]!r} is not a dtype; use {', '.join(sorted(DTYPES))}"
             )
         checked = {n: check_figure(rates[n], f"{place}: rates: {n}") for n in sorted(rates)}
         object.__setattr__(self, "memory", memory)
@@ -67,7 +68,7 @@ class Device:
             raise InvalidCluster(f"{place}: overlaps: {self.overlaps!r} is not True or False")
 
     def rate(self, dtype: str) -> float:
-        """Operations/s for a dtype: its own rate, or an estimate from the nearest that is given."""
+        """Operations/s for a dtype: its own rate, or an estimate from a similar dtype."""
         given = self.rates.get(dtype)
         if given is not None:
             return given

@@ -1,8 +1,9 @@
-"""This machine: what it is made of, and N processes on it as a cluster.
+"""This machine: its hardware, and N processes on it as a cluster.
 
-The figures of `local_cluster` are estimates from the number of cores and their vectors, so that they are the same every time and
-cost nothing to make; `graphwright calibrate` replaces them by measurements. N processes share the cores, the memory
-and its bandwidth evenly, and exchange data through memory, one medium for all; the cores that compute also copy.
+The figures of `local_cluster` are estimates from the cores and their vector units, so they are
+reproducible and free; `graphwright calibrate` replaces them with measurements. N processes share
+cores, memory and bandwidth evenly. They exchange data through memory, one medium for all, and the
+cores that compute also copy.
 """
 
 from __future__ import annotations
@@ -19,27 +20,22 @@ from graphwright.machine.checks import check_count, check_total
 from graphwright.machine.cluster import Cluster, Level
 from graphwright.machine.device import Device
 
-# Estimates, all of them, of a server core and its share of the memory.
-CORE_CYCLES = 1.5e9  # a second in which it does as much as it can: 60 % of 2.5 GHz
-CORE_OPERATIONS = {
-    "avx512f": 64,
-    "avx2": 32,
-    "asimd": 16,
-}  # float32 operations a cycle, by the vectors it has
+# Estimates for a server core and its share of the memory.
+CORE_CYCLES = 1.5e9  # effective cycles per second: 60 % of 2.5 GHz
+# Float32 operations per cycle, by vector extension:
+CORE_OPERATIONS = {"avx512f": 64, "avx2": 32, "asimd": 16}
 OTHER_OPERATIONS = 16
-CORE_BANDWIDTH = 10e9  # bytes/s that one core reads alone
-MACHINE_BANDWIDTH = 100e9  # bytes/s that all cores read together
+CORE_BANDWIDTH = 10e9  # bytes/s of one core
+MACHINE_BANDWIDTH = 100e9  # bytes/s of all cores together
 LAUNCH = 5e-6  # seconds that PyTorch needs to start an operator
-EXCHANGE_BANDWIDTH = (
-    8e9  # bytes/s of all processes, each reading what it needs from another one's memory
-)
-EXCHANGE_LATENCY = 1e-4  # seconds of a message between processes that may have to wake up
-UNKNOWN_MEMORY = 8 << 30  # where the system does not say
+EXCHANGE_BANDWIDTH = 8e9  # bytes/s of all processes together, reading each other's memory
+EXCHANGE_LATENCY = 1e-4  # seconds of a message to a process that may have to wake up
+UNKNOWN_MEMORY = 8 << 30  # if the system does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU that the driver reports: `memory` in bytes."""
+    """A GPU that the driver reports; `memory` is in bytes."""
 
     name: str
     memory: int
@@ -48,7 +44,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineInfo:
-    """What this process can use: cores and memory as its limits allow, GPUs as the driver reports them."""
+    """What this process can use: cores and memory within its limits, GPUs from the driver."""
 
     system: str
     processor: str
@@ -59,7 +55,7 @@ class MachineInfo:
 
 
 def inspect_machine() -> MachineInfo:
-    """Look at this machine; asks the driver for GPUs, which may take a second."""
+    """Inspect this machine; querying the driver for GPUs may take a second."""
     return MachineInfo(
         system=f"{platform.system()} {platform.release()}".strip(),
         processor=_processor(),
@@ -72,7 +68,7 @@ def inspect_machine() -> MachineInfo:
 
 @lru_cache(maxsize=64)
 def local_cluster(processes: int) -> Cluster:
-    """`processes` processes on this machine, each with its share of the cores and the memory."""
+    """`processes` processes on this machine, each with its share of cores and memory."""
     check_count(processes, "local: number of processes")
     check_total(processes, "local")
     cores = num_cores()
@@ -102,7 +98,7 @@ def local_cluster(processes: int) -> Cluster:
 
 
 def num_cores() -> int:
-    """Cores that this process may use: its affinity, and the quota of its control group where that is less."""
+    """The cores that this process may use, by its affinity and its control group's quota."""
     try:
         cores = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -114,7 +110,7 @@ def num_cores() -> int:
 
 
 def free_host_memory() -> int:
-    """Bytes that this process can still allocate: what the system has, and what its control group leaves."""
+    """Bytes that this process can still allocate, by the system and its control group."""
     free = [
         int(line.split()[1]) * 1024
         for line in _read("/proc/meminfo").splitlines()
@@ -127,7 +123,7 @@ def free_host_memory() -> int:
 
 
 def _core_operations() -> int:
-    """float32 operations a cycle of one core."""
+    """The float32 operations per cycle of one core."""
     flags: set[str] = set()
     for line in _read("/proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
@@ -138,7 +134,7 @@ def _core_operations() -> int:
 
 
 def _memory() -> int:
-    """Bytes of memory that this process may use."""
+    """The bytes of memory that this process may use."""
     limit = _read("/sys/fs/cgroup/memory.max").strip()
     limits = [int(limit)] if limit.isdigit() and int(limit) > 0 else []
     try:

@@ -1,6 +1,6 @@
-"""From what a user writes to a cluster: a preset's name, a name with a count, "local:4", a TOML file.
+"""Resolve a cluster name: a preset, a preset with a count, "local:4", or a TOML file.
 
-dgx-h100          one machine as it is
+dgx-h100          one machine
 dgx-h100:4        four of the outermost level: four machines
 local:4           four processes on this machine
 mine.toml         a file; mine.toml:4 works too
@@ -13,6 +13,7 @@ import re
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from graphwright.errors import InvalidCluster, UnknownCluster
 from graphwright.machine.cluster import Cluster
@@ -22,17 +23,20 @@ from graphwright.machine.toml_file import from_toml, load
 _COUNTED = re.compile(r"(.+):([0-9]{1,9})", re.ASCII | re.DOTALL)
 
 
+def preset_folder() -> Traversable:
+    """Where the clusters are that come with the package, with their measured tables."""
+    return files("graphwright.machine") / "presets"
+
+
 @lru_cache(maxsize=1)
 def preset_names() -> tuple[str, ...]:
     """The names of the clusters that come with the package, sorted."""
-    folder = files("graphwright.machine") / "presets"
-    return tuple(
-        sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-    )
+    names = (file.name for file in preset_folder().iterdir())
+    return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
 
 
 def cluster(name: str | os.PathLike[str] | Cluster) -> Cluster:
-    """Return the cluster of that name: a preset, "preset:4", "local:4", a TOML file, or a cluster as it is."""
+    """The cluster of that name: a preset, "preset:4", "local:4" or a TOML file."""
     if isinstance(name, Cluster):
         return name
     if isinstance(name, os.PathLike):
@@ -45,11 +49,11 @@ def cluster(name: str | os.PathLike[str] | Cluster) -> Cluster:
         return _named(name, name)
     base, count = match[1], int(match[2])
     if count < 1:
-        raise InvalidCluster(f"{name!r}: the count after the colon is from 1 upwards")
+        raise InvalidCluster(f"{name!r}: the count after the colon must be at least 1")
     if base == "local":
         return local_cluster(count)
-    found = _named(base, name)
-    return found.resized({found.levels[0].name: count})
+    single = _named(base, name)
+    return single.resized({single.levels[0].name: count})
 
 
 def _named(name: str, given: str) -> Cluster:
@@ -60,15 +64,15 @@ def _named(name: str, given: str) -> Cluster:
     if name.endswith(".toml") or "/" in name or os.sep in name:
         return load(name)
     near = get_close_matches(name.lower(), ("local", *preset_names()), 1, cutoff=0.5)
-    hint = f"is {near[0]!r} meant? " if near else ""
+    hint = f"did you mean {near[0]!r}? " if near else ""
     raise UnknownCluster(f"there is no cluster {given!r}; {hint}{_known()}")
 
 
 def _known() -> str:
-    return f"presets are {', '.join(preset_names())}; or local:N, or a TOML file"
+    return f"use a preset ({', '.join(preset_names())}), local:N or a TOML file"
 
 
 @lru_cache(maxsize=64)
 def _preset(name: str) -> Cluster:
-    text = (files("graphwright.machine") / "presets" / f"{name}.toml").read_text("utf-8")
+    text = (preset_folder() / f"{name}.toml").read_text("utf-8")
     return from_toml(text, f"preset {name}")

@@ -1,7 +1,7 @@
-"""Figures as people write them: "80GB", "16GiB", "450GB/s", "100Gb/s", "4us", "67T", or plain numbers in base units.
+"""Parse and format quantities: "80GB", "450GB/s", "4us", "67T", or plain numbers in base units.
 
 sizes        bytes          kB MB GB TB are powers of 1000, KiB MiB GiB TiB of 1024
-bandwidths   bytes/s        ... B/s; or bits: Mb/s Gb/s Tb/s, eight to a byte
+bandwidths   bytes/s        ... B/s; or bits: Mb/s Gb/s Tb/s
 times        seconds        ns us ms s
 rates        operations/s   K M G T P
 """
@@ -25,20 +25,20 @@ _UNITS: dict[str, dict[str, Fraction]] = {
         **{f"{unit}/s": factor for unit, factor in _BYTES.items()},
         **{f"{prefix}b/s": Fraction(10) ** power / 8 for prefix, power in _SI.items()},
     },
-    "time": {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)},
+    "time": {unit: Fraction(1, 1000**n) for unit, n in (("ns", 3), ("us", 2), ("ms", 1), ("s", 0))},
     "rate": {p.upper(): Fraction(10) ** power for p, power in _SI.items() if p},
 }  # fmt: skip
 _EXAMPLES = {
     "size": '"80GB", "16GiB" or a number of bytes',
-    "bandwidth": '"450GB/s", "100Gb/s" or a number of bytes a second',
+    "bandwidth": '"450GB/s", "100Gb/s" or a number of bytes per second',
     "time": '"4us", "1.5ms" or a number of seconds',
-    "rate": '"67T", "989G" or a number of operations a second',
+    "rate": '"67T", "989G" or a number of operations per second',
 }
 _TEXT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-z/]+)", re.ASCII)
 
 
 def parse_quantity(value: object, kind: str, place: str) -> int | float:
-    """Read a figure: a size in bytes (whole), a bandwidth in bytes/s, a time in seconds, a rate in operations/s."""
+    """Parse a size (integer bytes), bandwidth (bytes/s), time (seconds) or rate (operations/s)."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     match = _TEXT.fullmatch(value) if isinstance(value, str) else None
@@ -49,12 +49,12 @@ def parse_quantity(value: object, kind: str, place: str) -> int | float:
     if kind != "size":
         return float(exact)
     if exact.denominator != 1:
-        raise InvalidCluster(f"{place}: {value!r} is not a whole number of bytes")
+        raise InvalidCluster(f"{place}: {value!r} is not an integer number of bytes")
     return int(exact)
 
 
 def format_quantity(value: float, kind: str) -> str:
-    """Write a figure as TOML: with a unit where that reads back exactly and is short, else the number."""
+    """Format a quantity as TOML: with a unit if that is short and exact, else as a number."""
     for unit, factor in reversed(_UNITS[kind].items()):
         if "i" in unit or "b" in unit:
             continue

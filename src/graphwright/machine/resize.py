@@ -1,4 +1,4 @@
-"""The same machine with more or fewer members in a level."""
+"""Change the number of members in a level of a cluster."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def resize(cluster: Cluster, count: Mapping[str, int]) -> Cluster:
         return cluster
     if len(cluster.kinds()) > 1:
         raise InvalidCluster(
-            f"cluster {cluster.name!r} has devices of several kinds and cannot be resized; write the "
-            "other one as a TOML file"
+            f"cluster {cluster.name!r} has devices of several kinds and cannot be resized; write "
+            "the new one as a TOML file"
         )
     total = check_total(prod(level.count for level in levels), f"cluster {cluster.name!r}")
     base = _RESIZED.sub("", cluster.name)
@@ -50,7 +50,7 @@ def resize(cluster: Cluster, count: Mapping[str, int]) -> Cluster:
 
 
 def _repeat_links(cluster: Cluster, levels: tuple[Level, ...]) -> tuple[Link, ...]:
-    """The explicit links of one member of the deepest level that changes, in every member."""
+    """Repeat the explicit links of one member of the deepest changed level in every member."""
     if not cluster.links:
         return ()
     changed = max(d for d, level in enumerate(levels) if level != cluster.levels[d])
@@ -62,15 +62,16 @@ def _repeat_links(cluster: Cluster, levels: tuple[Level, ...]) -> tuple[Link, ..
         inside = (first - member * stride, second - member * stride)
         if not 0 <= inside[1] < stride:
             raise InvalidCluster(
-                f"cluster {cluster.name!r}: level {levels[changed].name!r} cannot be resized, as the explicit link "
-                f"{link.devices} joins two of its members; write the other cluster as a TOML file"
+                f"cluster {cluster.name!r}: level {levels[changed].name!r} cannot be resized: the "
+                f"explicit link {link.devices} connects two of its members; write the new cluster "
+                "as a TOML file"
             )
         pattern.setdefault(member, set()).add(replace(link, devices=inside))
     members = cluster.num_devices // stride
     if len(pattern) < members or any(links != pattern[0] for links in pattern.values()):
         raise InvalidCluster(
-            f"cluster {cluster.name!r}: level {levels[changed].name!r} cannot be resized, as its members differ in "
-            "their explicit links; write the other cluster as a TOML file"
+            f"cluster {cluster.name!r}: level {levels[changed].name!r} cannot be resized: its "
+            "members differ in their explicit links; write the new cluster as a TOML file"
         )
     first_member = sorted(pattern[0], key=lambda link: link.devices)
     return tuple(

@@ -1,10 +1,10 @@
-"""Measured costs, kept across runs: one SQLite file, one row per key.
+"""A persistent store of measured costs: one SQLite file, one row per key.
 
-    compute      (device, version of torch and way of measuring, op, attrs, types) -> seconds, spread, repeats
-    collective   (cluster hash, kind, group signature, log2 of the size)              -> seconds, spread, repeats
+    compute      (device, torch version and method, op, attrs, types) -> seconds, spread, repeats
+    collective   (cluster hash, kind, group signature, log2 of size)  -> seconds, spread, repeats
 
-Every `put` is a transaction of its own: a calibration that is stopped goes on where it was, and several processes can
-write at once (they wait for each other, up to `timeout`). A key that is measured again replaces its row.
+Every `put` is one transaction: an interrupted calibration resumes where it stopped, and several
+processes may write concurrently (each waits up to `timeout`). A new measurement replaces its row.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from pathlib import Path
 from graphwright.errors import StoreError, StoreVersionMismatch
 
 STORE_VERSION = 1
-"""Changes whenever the tables do."""
+"""Increases whenever the tables change."""
 
 _APPLICATION_ID = (
-    0x67776373  # "gwcs", in the header of the file: what tells a store from another database
+    0x67776373  # "gwcs" in the file header: distinguishes a store from other databases
 )
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE compute (
-    device TEXT NOT NULL, torch TEXT NOT NULL, op TEXT NOT NULL, attrs TEXT NOT NULL, types TEXT NOT NULL,
+    device TEXT NOT NULL, torch TEXT NOT NULL,
+    op TEXT NOT NULL, attrs TEXT NOT NULL, types TEXT NOT NULL,
     seconds REAL NOT NULL, spread REAL NOT NULL, repeats INTEGER NOT NULL,
     PRIMARY KEY (device, torch, op, attrs, types)
 ) WITHOUT ROWID;
@@ -41,15 +42,15 @@ CREATE TABLE collective (
 """
 
 ComputeKey = tuple[str, str, str]
-"""op, attrs, types: a compute measurement's key within one device and version of torch."""
+"""op, attrs, types: the key of a compute measurement for one device and torch version."""
 
 CollectiveKey = tuple[str, str, int]
-"""kind, signature, log2 of the size: a collective measurement's key within one cluster."""
+"""kind, signature, log2 of the size: the key of a collective measurement for one cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The median of `repeats` runs in seconds, and their spread (half the distance of the quartiles)."""
+    """The median of `repeats` runs in seconds, and the spread: half the interquartile range."""
 
     seconds: float
     spread: float
@@ -59,27 +60,25 @@ class Measurement:
         times: tuple[tuple[str, object], ...] = (("seconds", self.seconds), ("spread", self.spread))
         for name, value in times:
             if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise StoreError(
-                    f"a measurement of {name} = {value!r} is not a time; measure again"
-                )
+                raise StoreError(f"a measurement has {name} = {value!r}, not a time; measure again")
         if self.repeats < 1:
-            raise StoreError(f"a measurement has at least one run, not {self.repeats!r}")
+            raise StoreError(f"a measurement needs at least one run, not {self.repeats!r}")
 
 
 def default_path() -> Path:
-    """Where measured costs are kept: GRAPHWRIGHT_COSTS, or graphwright/costs.sqlite in the user's cache folder."""
+    """The default store: GRAPHWRIGHT_COSTS, or graphwright/costs.sqlite in the cache folder."""
     if chosen := os.environ.get("GRAPHWRIGHT_COSTS"):
         return Path(chosen).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     folder = Path(cache) if os.path.isabs(cache) else Path("~/.cache").expanduser()
     return folder / "graphwright" / "costs.sqlite"
 
 
 class Store:
-    """The store at `path` (by default `default_path()`), made when it is first written.
+    """The store at `path` (by default `default_path()`), created by the first write.
 
-    Reading a store that is not there finds nothing and leaves nothing behind.
+    Reading a missing store returns nothing and creates no file.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Store:
         self.path = default_path() if path is None else Path(path)
         self.timeout = timeout
         with self._reading():
-            pass  # so that a file that is no store is refused before anything is measured
+            pass  # refuse a file that is not a store before measuring anything
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
@@ -102,17 +101,17 @@ class Store:
     def put_compute(
         self, device: str, torch: str, op: str, attrs: str, types: str, measurement: Measurement
     ) -> None:
-        """Keep the measurement of one call of an operator, in place of an older one."""
+        """Save the measurement of one call of an operator."""
         self._put("compute", {(device, torch, op, attrs, types): measurement})
 
     def put_computes(
         self, device: str, torch: str, measurements: Mapping[ComputeKey, Measurement]
     ) -> None:
-        """Keep many measurements at once: all of them or none."""
+        """Save many measurements in one transaction."""
         self._put("compute", {(device, torch, *key): m for key, m in measurements.items()})
 
     def load_compute(self, device: str, torch: str) -> dict[ComputeKey, Measurement]:
-        """All measurements of a device under a version of torch, by (op, attrs, types)."""
+        """All measurements of a device with a torch version, by (op, attrs, types)."""
         return {
             (str(a), str(b), str(c)): m for (a, b, c), m in self._load("compute", (device, torch))
         }
@@ -126,7 +125,7 @@ class Store:
     def put_collective(
         self, cluster: str, kind: str, signature: str, log2_size: int, measurement: Measurement
     ) -> None:
-        """Keep the measurement of a collective, in place of an older one."""
+        """Save the measurement of a collective."""
         self._put("collective", {(cluster, kind, signature, int(log2_size)): measurement})
 
     def load_collective(self, cluster: str) -> dict[CollectiveKey, Measurement]:
@@ -136,7 +135,7 @@ class Store:
         }
 
     def counts(self) -> tuple[int, int]:
-        """How many compute and collective measurements there are."""
+        """The numbers of compute and collective measurements."""
         with self._reading() as database:
             if database is None:
                 return 0, 0
@@ -147,13 +146,12 @@ class Store:
         return compute, collective
 
     def _get(self, table: str, key: tuple[str | int, ...]) -> Measurement | None:
-        found = [m for _, m in self._load(table, key)]
-        return found[0] if found else None
+        return next((m for _, m in self._load(table, key)), None)
 
     def _load(
         self, table: str, prefix: tuple[str | int, ...]
     ) -> list[tuple[tuple[str | int, ...], Measurement]]:
-        """The rows whose key begins with `prefix`: the rest of the key, and the measurement."""
+        """The rows whose keys begin with `prefix`: the rest of the key, and the measurement."""
         columns = _KEYS[table]
         where = " AND ".join(f"{name} = ?" for name in columns[: len(prefix)])
         rest = columns[len(prefix) :]
@@ -190,11 +188,11 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """The store, checked, or None where there is none yet."""
+        """The checked store, or None if it does not exist yet."""
         if not self._exists():
             yield None
             return
-        # Not read-only: after a crash in the middle of a write, the next reader has to undo it.
+        # Not read-only: after a crash during a write, the next reader must roll it back.
         with self._connection("read", "rw") as database:
             if database.execute("PRAGMA page_count").fetchone() == (0,):
                 yield None
@@ -204,13 +202,13 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction on the store, made first where it is not there."""
+        """A transaction on the store, which is created if it does not exist."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._failed("write", error) from error
         with self._connection("write", "rwc") as database:
-            # The lock comes first: of two processes that find no store, one makes it and the other sees that.
+            # Lock first: if two processes see no store, only one of them creates it.
             database.execute("BEGIN IMMEDIATE")
             if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
                 for statement in filter(str.strip, _TABLES.split(";")):
@@ -223,7 +221,7 @@ class Store:
 
     @contextmanager
     def _connection(self, verb: str, mode: str) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for every use, so that a store can be shared by threads and forks."""
+        """A new connection for every use, so that threads and forks can share a store."""
         try:
             with closing(
                 sqlite3.connect(
@@ -240,18 +238,17 @@ class Store:
     def _failed(self, verb: str, error: Exception) -> StoreError:
         said = str(error)
         if "not a database" in said or self.path.is_dir():
-            what, tip = "it is not a store of measured costs", "give another path"
+            what, tip = "it is not a store of measured costs", "use another path"
         elif "locked" in said:
-            what, tip = "another process is writing to it", "try again when it has finished"
+            what, tip = "another process is writing to it", "try again later"
         elif "malformed" in said:
             what, tip = "the file is damaged", "delete it and measure again"
         else:
             what = (error.strerror or said) if isinstance(error, OSError) else said
-            tip = (
-                "check that its folder exists, that you may write to it, and that the disk has room"
-            )
+            tip = "check that its folder exists and is writable, and that the disk is not full"
         return StoreError(
-            f"cannot {verb} the measured costs in {self.path}: {what}; {tip}, or set GRAPHWRIGHT_COSTS to another path"
+            f"cannot {verb} the measured costs in {self.path}: {what}; {tip}, or set "
+            "GRAPHWRIGHT_COSTS to another path"
         )
 
 
@@ -262,16 +259,18 @@ _KEYS = {
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is not a store, or one of another version."""
+    """Refuse other databases, and stores of another version."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     if application != _APPLICATION_ID:
         raise StoreError(
-            f"{path} is a database, but not a store of measured costs; give another path, or set GRAPHWRIGHT_COSTS"
+            f"{path} is a database, but not a store of measured costs; use another path, or set "
+            "GRAPHWRIGHT_COSTS"
         )
     row = database.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
     version = row[0] if row else "none"
     if version != str(STORE_VERSION):
         raise StoreVersionMismatch(
-            f"the measured costs in {path} have version {version}, and this Graphwright reads {STORE_VERSION}; use the "
-            "version that wrote them, delete the file and measure again, or set GRAPHWRIGHT_COSTS to another path"
+            f"the measured costs in {path} have version {version}, but this Graphwright reads "
+            f"{STORE_VERSION}; use the version that wrote them, delete the file and measure again, "
+            "or set GRAPHWRIGHT_COSTS to another path"
         )

@@ -1,11 +1,11 @@
-"""Clusters on disk: TOML, read strictly and written so that it reads back as the same cluster.
+"""Clusters as TOML files, read strictly; a cluster that is written and read again is equal.
 
-    name = "two-nodes"                      # source = "...", price_per_device_hour = 2.5 are optional
-    [device]                                # or several [[device]], each with `count = 8` or `at = [0, 3]`
+    name = "two-nodes"                      # optional: source = "...", price_per_device_hour = 2.5
+    [device]                                # or [[device]]s with `count = 8` or `at = [0, 3]`
     name = "NVIDIA H100 80GB HBM3"
     memory = "80GB"
     bandwidth = "3.35TB/s"
-    launch = "4us"                          # overlaps = false: it does not compute while it sends and receives
+    launch = "4us"                          # overlaps = false: cannot compute while communicating
     [device.rates]
     float32 = "67T"
     [[level]]                               # outermost first
@@ -22,7 +22,7 @@
     duplex = "90GB/s"
     latency = "10us"
 
-A key that is not of this list is refused: it is a slip more often than a note.
+Any other key is an error: it is more often a typing error than a note.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def load(path: str | os.PathLike[str]) -> Cluster:
 
 
 def save(cluster: Cluster, path: str | os.PathLike[str]) -> None:
-    """Write a cluster to a TOML file, all of it or nothing."""
+    """Write a cluster to a TOML file, atomically."""
     with writing(path, ClusterFileError) as file:
         file.write(to_toml(cluster).encode("utf-8"))
 
 
 def from_toml(text: str, place: str = "cluster") -> Cluster:
-    """Read a cluster from TOML text; `place` is what messages call it."""
+    """Read a cluster from TOML text; messages call it `place`."""
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
@@ -172,7 +172,9 @@ def _link(table: _Table) -> Link:
     table.allow("devices", "bandwidth", "latency")
     devices = _numbers(table, "devices")
     if len(devices) != 2 or devices[0] == devices[1]:
-        raise InvalidCluster(f"{table.at('devices')}: {devices!r} is not a pair of two devices")
+        raise InvalidCluster(
+            f"{table.at('devices')}: {devices!r} is not a pair of different devices"
+        )
     return Link(
         devices=(devices[0], devices[1]),
         bandwidth=table.figure("bandwidth", "bandwidth"),
@@ -197,7 +199,7 @@ def _numbers(table: _Table, key: str) -> list[int]:
 
 
 def _devices(top: _Table, total: int) -> tuple[Device, ...]:
-    """Every device of the cluster; `at` places a kind, `count` fills what is left in order."""
+    """All devices of the cluster; `at` places a kind, `count` fills the rest in order."""
     if isinstance(top.get("device"), dict):
         table = top.table("device")
         table.allow(*_DEVICE_KEYS)
@@ -208,7 +210,7 @@ def _devices(top: _Table, total: int) -> tuple[Device, ...]:
         table.allow(*_DEVICE_KEYS, "count", "at")
         device = _device(table)
         if ("at" in table.data) == ("count" in table.data):
-            raise InvalidCluster(f"{table.at()}: give either 'count' or 'at', to say which devices")
+            raise InvalidCluster(f"{table.at()}: give either 'count' or 'at'")
         if "count" in table.data:
             counted.append((table, device))
             continue
@@ -232,7 +234,7 @@ def _devices(top: _Table, total: int) -> tuple[Device, ...]:
         del free[:count]
     if free:
         raise InvalidCluster(
-            f"{top.at('device')}: nothing says what device {free[0]} is ({len(free)} of {total})"
+            f"{top.at('device')}: {len(free)} of {total} devices are not defined, first {free[0]}"
         )
     return tuple(device for device in placed if device is not None)
 

@@ -1,4 +1,4 @@
-"""A cluster as TOML text, in the form that `graphwright.machine.toml_file` reads."""
+"""Write a cluster as TOML text, which `graphwright.machine.toml_file` reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphwright.machine.quantities import format_quantity
 
 
 def to_toml(cluster: Cluster) -> str:
-    """Write a cluster as TOML; `from_toml` gives back an equal one."""
+    """Write a cluster as TOML; `from_toml` returns an equal one."""
     lines = [f"name = {_string(cluster.name)}"]
     if cluster.source:
         lines.append(f"source = {_string(cluster.source)}")

@@ -1,4 +1,4 @@
-"""What a transfer occupies: the numbering of a cluster's devices and links, and the route between two devices.
+"""The resources of a cluster and their numbers, and the route between two devices.
 
     node 0              node 1          levels (2 nodes, 2 GPUs); strides (2, 1)
     gpu 0  gpu 1        gpu 2  gpu 3
@@ -7,10 +7,13 @@
     4..7      node 0 out, node 0 in, node 1 out, node 1 in
     8..15     gpu 0 out, gpu 0 in, ..., gpu 3 in
     16..      two for every explicit link, one each way
+    behind    gpu 0 to-host, gpu 0 from-host, ..., gpu 3 from-host: where there is a host link
 
-A level whose members share one medium has one resource per group in place of two per member. A route occupies the
-port out of the source's member and the port in of the target's at the outermost level where the two differ; deeper
-levels only bound its bandwidth. An explicit link, where there is one, is the whole route.
+A level with a shared medium has one resource per group instead of two per member. A route occupies
+the out port of the source's member and the in port of the target's member at the outermost level
+that separates them; deeper levels only limit its bandwidth. An explicit link is a whole route.
+Every device has its own way to and from the memory of the host; while both are busy, they share
+what the link carries in both directions together.
 """
 
 from __future__ import annotations
@@ -51,11 +54,21 @@ class _Link(Protocol):
     def latency(self) -> float: ...
 
 
+class _HostLink(Protocol):
+    @property
+    def bandwidth(self) -> float: ...
+    @property
+    def duplex(self) -> float: ...
+    @property
+    def latency(self) -> float: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The way from one device to another: what it occupies, its bandwidth in bytes/s, its latency in seconds.
+    """The way from one device to another, or between a device and its host.
 
-    From a device to itself: nothing, infinite, zero.
+    What it occupies, its bandwidth in bytes/s, its latency in seconds. From a device to itself:
+    nothing, infinite, zero.
     """
 
     resources: tuple[int, ...]
@@ -67,11 +80,14 @@ _NOWHERE = Route(resources=(), bandwidth=inf, latency=0.0)
 
 
 class Topology:
-    """The numbering of one cluster's resources; made by `Cluster` and not changed afterwards."""
+    """The numbering of one cluster's resources; made by `Cluster`, then immutable."""
 
-    def __init__(self, levels: Sequence[_Level], links: Sequence[_Link]) -> None:
+    def __init__(
+        self, levels: Sequence[_Level], links: Sequence[_Link], host: _HostLink | None = None
+    ) -> None:
         self.levels = tuple(levels)
         self.links = tuple(links)
+        self.host = host
         counts = [level.count for level in levels]
         self.num_devices = prod(counts)
         self.strides = tuple(prod(counts[depth + 1 :]) for depth in range(len(counts)))
@@ -86,7 +102,8 @@ class Topology:
             offset += members // level.count if level.shared else 2 * members
         self.offsets = tuple(offsets)
         self.link_offset = offset
-        self.num_resources = offset + 2 * len(links)
+        self.host_offset = offset + 2 * len(links)
+        self.num_resources = self.host_offset + (0 if host is None else 2 * self.num_devices)
         self._link_of = {}
         for number, link in enumerate(links):
             source, target = link.devices
@@ -95,7 +112,7 @@ class Topology:
         self._routes: dict[tuple[int, int], Route] = {}
 
     def first_differing_level(self, devices: Iterable[int]) -> int:
-        """The outermost level at which the devices are not all in one member; the number of levels if they are one."""
+        """The outermost level that separates the devices; the number of levels if none does."""
         devices = list(devices)
         low, high = min(devices), max(devices)
         for depth, stride in enumerate(self.strides):
@@ -104,13 +121,13 @@ class Topology:
         return len(self.strides)
 
     def route(self, source: int, target: int) -> Route:
-        """The route from one device to another, remembered."""
-        found = self._routes.get((source, target))
-        if found is None:
+        """The route from one device to another, cached."""
+        route = self._routes.get((source, target))
+        if route is None:
             if len(self._routes) >= _CACHED_ROUTES:
                 self._routes.clear()
-            found = self._routes[source, target] = self._find(source, target)
-        return found
+            route = self._routes[source, target] = self._find(source, target)
+        return route
 
     def _find(self, source: int, target: int) -> Route:
         if source == target:
@@ -127,10 +144,23 @@ class Topology:
             resources = (offset + 2 * (source // stride), offset + 2 * (target // stride) + 1)
         return Route(resources=resources, bandwidth=self.bandwidths[depth], latency=level.latency)
 
+    def host_route(self, device: int, back: bool, both: bool) -> Route | None:
+        """The way from a device to its host, or `back`; None without a host link.
+
+        With `both`, what one way carries while the other one is busy as well.
+        """
+        if self.host is None:
+            return None
+        return Route(
+            resources=(self.host_offset + 2 * device + back,),
+            bandwidth=self.host.duplex / 2 if both else self.host.bandwidth,
+            latency=self.host.latency,
+        )
+
     def routes(
         self, sources: ArrayLike, targets: ArrayLike
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-        """The routes of many pairs: resources (two columns, -1 where there is none), bandwidths, latencies."""
+        """The routes of many pairs: resources (n by 2, -1 for none), bandwidths, latencies."""
         source, target = np.broadcast_arrays(
             np.asarray(sources, dtype=np.int64), np.asarray(targets, dtype=np.int64)
         )
@@ -177,7 +207,7 @@ class Topology:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the resources, in their order."""
+        """The names of the resources, in order."""
         names = [f"{self.levels[-1].name} {d}" for d in range(self.num_devices)]
         for depth, (level, stride) in enumerate(zip(self.levels, self.strides, strict=True)):
             members = self.num_devices // stride
@@ -192,11 +222,14 @@ class Topology:
         for link in self.links:
             source, target = link.devices
             names += (f"link {source}-{target}", f"link {target}-{source}")
+        if self.host is not None:
+            for name in names[: self.num_devices]:
+                names += (f"{name} to-host", f"{name} from-host")
         return tuple(names)
 
     @cached_property
     def resource_bandwidths(self) -> NDArray[np.float64]:
-        """Bytes/s of every resource; 0 for the devices."""
+        """Bytes/s of every resource; 0 for devices."""
         bandwidths = np.zeros(self.num_resources)
         ends = (*self.offsets[1:], self.link_offset)
         for level, start, end in zip(self.levels, self.offsets, ends, strict=True):
@@ -204,5 +237,7 @@ class Topology:
         for number, link in enumerate(self.links):
             start = self.link_offset + 2 * number
             bandwidths[start : start + 2] = link.bandwidth
+        if self.host is not None:
+            bandwidths[self.host_offset :] = self.host.bandwidth
         bandwidths.flags.writeable = False
         return bandwidths

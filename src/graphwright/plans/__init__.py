@@ -1,5 +1,6 @@
 """The data between the stages: meshes, shardings, strategies, plans, frontiers and task graphs. No behaviour beyond their own consistency."""
 
+from graphwright.plans import transfers
 from graphwright.plans.figures import Figures, format_seconds, time_unit
 from graphwright.plans.frontier import (
     Frontier,
@@ -60,3 +61,5 @@ from graphwright.plans.strategy import (
     parse_choice,
 )
 from graphwright.plans.taskgraph import CATEGORIES, KINDS, Ints, TaskGraph, Values
+from graphwright.plans.verify_program import verify_program
+from graphwright.plans.verify_programs import verify_programs

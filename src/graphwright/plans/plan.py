@@ -9,7 +9,8 @@
      "figures": {"time": 0.0125, "memory": 14500000000, ...}}
 
 The cluster is there as its TOML text. Nodes with equal strategies share an entry. Reading checks every field; nothing in a file is executed.
-Version 1 had neither "keep" nor "figures".
+Version 1 had neither "keep" nor "figures". "passes" are those that made the graph from the captured one, {"name": ..., "options": ...} each; left out where
+that is "unmerge" alone, as it was before there was the field.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from graphwright.errors import (
+    GraphFormatError,
     InvalidCluster,
     InvalidStrategy,
     PlanFormatError,
@@ -30,7 +32,15 @@ from graphwright.errors import (
     UnknownDevice,
 )
 from graphwright.frozen import FrozenDict
-from graphwright.ir import Graph, read_whole, write_atomically
+from graphwright.ir import (
+    UNMERGED,
+    Graph,
+    PassRecord,
+    passes_from_json,
+    passes_to_json,
+    read_whole,
+    write_atomically,
+)
 from graphwright.machine import Cluster, from_toml, to_toml
 from graphwright.plans.figures import Figures
 from graphwright.plans.mesh import Mesh, whole_mesh
@@ -45,7 +55,7 @@ Kept = Literal["before", "after"]
 KEPT: tuple[Kept, ...] = ("before", "after")
 _FIELDS = ("format", "version", "graph", "cluster")
 _BODY = ("algorithm", "seed", "made_by", "strategies", "inputs")
-_BODY_SINCE_2 = ("keep", "figures")
+_BODY_SINCE_2 = ("keep", "figures", "passes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +65,7 @@ class Plan:
     `inputs` says where graph inputs live between steps; one that is not named lives as its first reader needs it.
     `keep` says which copy of a tensor that the forward pass moves is kept for the rest of the step (TensorOpt section 4, tensor reuse): the
     one "before" it was moved, or the one "after"; the other is moved again when it is needed. Both are kept of one that is not named.
-    `figures` is what was predicted.
+    `figures` is what was predicted. `passes` made the graph from the captured one.
     """
 
     strategies: Mapping[str, Strategy]
@@ -67,8 +77,10 @@ class Plan:
     made_by: str = __version__
     keep: Mapping[str, Kept] = field(default_factory=dict)
     figures: Figures | None = None
+    passes: tuple[PassRecord, ...] = UNMERGED
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", tuple(self.passes))
         object.__setattr__(self, "strategies", MappingProxyType(dict(self.strategies)))
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
         object.__setattr__(self, "keep", FrozenDict(self.keep))
@@ -129,6 +141,7 @@ def make_plan(
         graph_hash=graph.hash,
         algorithm=algorithm,
         seed=seed,
+        passes=graph.passes,
     )
     check_plan(plan, graph)
     return plan
@@ -252,6 +265,7 @@ def body_to_json(plan: Plan) -> dict[str, Any]:
         name: {"placements": [str(p) for p in sharding.placements]} | _mesh_json(sharding.mesh)
         for name, sharding in plan.inputs.items()
     }
+    passes = {} if plan.passes == UNMERGED else {"passes": passes_to_json(plan.passes)}
     return {
         "algorithm": plan.algorithm,
         "seed": plan.seed,
@@ -260,7 +274,7 @@ def body_to_json(plan: Plan) -> dict[str, Any]:
         "inputs": inputs,
         "keep": dict(plan.keep),
         "figures": None if plan.figures is None else plan.figures.to_json(),
-    }
+    } | passes
 
 
 def _mesh_json(mesh: Mesh) -> dict[str, Any]:
@@ -302,6 +316,10 @@ def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
     for name, kept in keep.items():
         if kept not in KEPT:
             raise PlanFormatError(f"keep.{name}: {kept!r} is none of 'before' and 'after'")
+    try:
+        passes = passes_from_json(body["passes"]) if "passes" in body else UNMERGED
+    except GraphFormatError as error:
+        raise PlanFormatError(str(error)) from None
     return Plan(
         strategies=_strategies(body),
         inputs=_inputs(body),
@@ -312,6 +330,7 @@ def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
         made_by=read_field(body, "made_by", str),
         keep=keep,
         figures=None if figures is None else Figures.from_json(figures),
+        passes=passes,
     )
 
 

@@ -1,43 +1,61 @@
 """What one rank does in a step: calls of operators on its own parts, and its share of what moves.
 
-    %3 = take fc.weight                              a part that lives here between steps
-    %7 = aten.mm(%2, %3[0:4, :])
-    %8 = all_reduce(%7; sum over ranks 0, 1)
+    %3 = take fc.weight[0:4, 0:8]                      a part that lives here between steps
+    %7 = aten.mm(%2, %3[0:4, 0:2])  # mm[0:3, 0:2]     a node's call, and its part of the output
+    %8 = all_reduce(%7; mm, sum, ranks 0, 1)
     ...
-    fc.weight <- %40                                 its new value
+    fc.weight <- %40                                   its new value
 
-Values are local tensors by number; regions count from a value's own first element and may reach beyond it, where a fill value stands.
+Values are local tensors by number. Regions count from a value's own first element and may reach
+beyond it, where a fill value stands. The text shows everything but what all ranks have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from graphwright.ir import Attr, Attrs, TensorType
 from graphwright.plans.sharding import Box, Sharding
+from graphwright.plans.transfers import CollectiveKind
 
 Shape = tuple[int, ...]
 
 
+def _spell(region: Box, fills: tuple[float | None, ...] = ()) -> str:
+    """A region in words: [0:4, -1:8 else 0.0]."""
+    words = [f"{start}:{stop}" for start, stop in region]
+    for dim, fill in enumerate(fills):
+        words[dim] += "" if fill is None else f" else {fill}"
+    return f"[{', '.join(words)}]"
+
+
+def _join(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """An argument of a call: a value, or a region of it; `fills` are the values beyond its edges, dim by dim."""
+    """An argument of a call: a value, or a region of it.
+
+    `fills` are the values beyond its edges, dim by dim.
+    """
 
     value: int
     region: Box | None = None
     fills: tuple[float | None, ...] = ()
 
     def __str__(self) -> str:
-        if self.region is None:
-            return f"%{self.value}"
-        return f"%{self.value}[{', '.join(f'{a}:{b}' for a, b in self.region)}]"
+        region = "" if self.region is None else _spell(self.region, self.fills)
+        return f"%{self.value}{region}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The part holds rows [low, end) of a table of `size`: argument `index` moves down by `low`, and what it finds elsewhere counts as 0 (see `describe.Mask`)."""
+    """The part holds rows [low, end) of a table of `size` (see `describe.Mask`).
+
+    Argument `index` moves down by `low`, and what it finds elsewhere counts as 0.
+    """
 
     index: int
     dims: tuple[int, ...]
@@ -46,13 +64,20 @@ class Rows:
     end: int
     size: int
 
+    def __str__(self) -> str:
+        dims = f" along {_join(self.dims)}" if self.dims else ""
+        into = "" if self.scattered is None else f" into dim {self.scattered}"
+        rows = f"{self.low}:{self.end} of {self.size}"
+        return f"rows {rows} by argument {self.index}{dims}{into}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """An operator on this rank's part.
 
-    `number`, `shape` and `box` are those of the node and its first output, for what it draws at random. `alike` are the operands with the type of the first output,
-    `free` those of them whose memory nobody reads any more; `by_element`: an output may be written over any of these.
+    `number`, `shape` and `box` are those of the node and its first output, for what it draws if
+    it `is_random`. `alike` are the operands with the type of the first output, `free` those of them whose
+    memory nobody reads any more; `by_element`: an output may be written over any of these.
     """
 
     node: str
@@ -64,14 +89,21 @@ class Call:
     number: int = 0
     shape: Shape = ()
     box: Box = ()
+    is_random: bool = False
     alike: tuple[int, ...] = ()
     by_element: bool = False
     free: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         made = ", ".join(f"%{v}" for v in self.outputs)
-        given = ", ".join("none" if o is None else str(o) for o in self.inputs)
-        return f"{made} = {self.op}({given})"
+        given = ", ".join("_" if o is None else str(o) for o in self.inputs)
+        attrs = f"; {Attrs(self.attrs).text}" if self.attrs else ""
+        words = [f"{made} = {self.op}({given}{attrs})", *map(str, self.rows)]
+        if self.by_element and self.alike:
+            words.append(f"over argument {_join(self.alike)}")
+        if self.free:
+            words.append(f"free {_join(self.free)}")
+        return f"{', '.join(words)}  # {self.node}{_spell(self.box)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +116,16 @@ class Constant:
     output: int
 
     def __str__(self) -> str:
-        return f"%{self.output} = constant({self.type})"
-
-
-CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter"]
+        return f"%{self.output} = constant({self.type}; {self.value})  # {self.node}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """What the ranks of a group do together with their values; `sizes` are those of their parts along `dim`. `free`: the value may be overwritten.
+    """What the ranks of a group do together with their values.
 
-    With an `order`, values are seen with their dims in this order, as they lie in memory, and so is `dim`; the result is turned back.
+    `sizes` are those of their parts along `dim`. `free`: the value may be overwritten. With an
+    `order`, values are seen with their dims in this order, as they lie in memory, and so is `dim`;
+    the result is turned back.
     """
 
     kind: CollectiveKind
@@ -109,16 +140,22 @@ class Collective:
     order: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        ranks = ", ".join(map(str, self.group))
-        return f"%{self.output} = {self.kind}(%{self.value}; {self.tensor}, ranks {ranks})"
+        words = [self.tensor]
+        words += [self.reducer] if self.kind.reduces else []
+        words += [f"dim {self.dim} in parts of {_join(self.sizes)}"] if self.sizes else []
+        words += [] if self.order is None else [f"dims in order {_join(self.order)}"]
+        words += ["in place"] if self.free else []
+        words.append(f"ranks {_join(self.group)}")
+        return f"%{self.output} = {self.kind}(%{self.value}; {', '.join(words)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """Regions that are sent to and received from other ranks, and those that this one has itself.
 
-    `sends` are (rank, region of the value), `receives` (rank, region of the output), `own` (region of the value, of the output), each in an order
-    that both sides share. Without a value there is nothing to send, without an output nothing to receive. With an `order`, values, regions and
+    `sends` are (rank, region of the value), `receives` (rank, region of the output), `own` (region
+    of the value, of the output), each in an order that both sides share. Without a value there is
+    nothing to send, without an output nothing to receive. With an `order`, values, regions and
     `type` have their dims in this order, as they lie in memory, and the result is turned back.
     """
 
@@ -133,11 +170,14 @@ class Exchange:
     order: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        to = ", ".join(str(rank) for rank, _ in self.sends) or "nobody"
-        from_ = ", ".join(str(rank) for rank, _ in self.receives) or "nobody"
-        made = "nothing" if self.output is None else f"%{self.output}"
-        given = "nothing" if self.value is None else f"%{self.value}"
-        return f"{made} = exchange({given}; {self.tensor}, to {to}, from {from_})"
+        made = "_" if self.output is None else f"%{self.output}"
+        words = [f"{self.tensor}, {self.type}, tag {self.tag}"]
+        words += [f"{_spell(region)} to {rank}" for rank, region in self.sends]
+        words += [f"{_spell(region)} from {rank}" for rank, region in self.receives]
+        words += [f"{_spell(source)} to own {_spell(target)}" for source, target in self.own]
+        words += [] if self.order is None else [f"dims in order {_join(self.order)}"]
+        given = "_" if self.value is None else f"%{self.value}"
+        return f"{made} = exchange({given}; {', '.join(words)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +190,7 @@ class Cut:
     zero: bool = False
 
     def __str__(self) -> str:
-        words = ", ".join(f"{a}:{b}" for a, b in self.region)
-        return f"%{self.output} = {'0 * ' if self.zero else ''}%{self.value}[{words}]"
+        return f"%{self.output} = {'0 * ' if self.zero else ''}%{self.value}{_spell(self.region)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +205,10 @@ class Together:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Until what an earlier instruction, by its number, began has ended: its copies are not to be held any longer. Readers of its result wait in any case."""
+    """Until what an earlier instruction, by its number, began has ended.
+
+    Its copies are not to be held any longer. Readers of its result wait in any case.
+    """
 
     begun: int
 
@@ -209,11 +251,12 @@ def values_made(instruction: Instruction) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One rank's step: `inputs` are the values that it takes by name, `updates` and `results` those that it leaves.
+    """One rank's step: the values that it takes by name, and the `updates` and `results` it leaves.
 
-    `homes` are the boxes in which inputs live here. A result that this rank has no part of is not among `results`. All ranks' programs have in
-    common where inputs and results are (`shardings`), which ranks gather or reduce something together (`groups`), and what is done in which
-    order (`digest`).
+    `homes` are the boxes in which inputs live here. A result that this rank has no part of is not
+    among `results`. All ranks' programs have in common where inputs and results are (`shardings`),
+    which ranks gather or reduce something together (`groups`), and what is done in which order
+    (`digest`).
     """
 
     rank: int
@@ -227,8 +270,8 @@ class Program:
     digest: str
 
     def __str__(self) -> str:
-        lines = [f"%{value} = take {name}" for name, value in self.inputs.items()]
-        lines += [str(i) for i in self.instructions]
+        lines = [f"%{v} = take {name}{_spell(self.homes[name])}" for name, v in self.inputs.items()]
+        lines += map(str, self.instructions)
         lines += [f"{name} <- %{value}" for name, value in self.updates.items()]
         lines += [f"return {name} = %{value}" for name, value in self.results.items()]
         return "\n".join(lines)

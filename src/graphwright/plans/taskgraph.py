@@ -15,15 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KINDS = (
-    "compute",
-    "all_gather",
-    "reduce_scatter",
-    "all_reduce",
-    "all_to_all",
-    "exchange",
-    "send",
-)
+from graphwright.plans.transfers import TRANSFERS
+
+KINDS = ("compute", *(kind.name for kind in TRANSFERS))
 """What a task does; all but the first are transfers."""
 
 CATEGORIES = ("parameter", "gradient", "optimizer_state", "activation", "communication")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from graphwright.machine import Measurement, Store, default_path
+from limits import HANG
 
 KEY = ("cpu", "2.13", "aten.mm", "", "float32[4, 4] float32[4, 4]")
 M = Measurement(seconds=1.5e-6, spread=1e-7, repeats=30)
@@ -107,7 +108,7 @@ def test_processes_write_at_once(tmp_path: Path):
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        writer.communicate(timeout=120)
+        writer.communicate(timeout=HANG)
         assert writer.returncode == 0
     assert rows(path) == 25 * 3 + 25
     assert len(Store(path).load_compute("d", "t")) == 100

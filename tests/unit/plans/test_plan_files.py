@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from graphwright.ir import UNMERGED, PassRecord
 from graphwright.plans import (
     Along,
     Figures,
@@ -64,13 +65,21 @@ def test_every_field_comes_back(tmp_path):
 
 def test_files_of_version_1_have_nothing_kept_and_no_figures(tmp_path):
     path = tmp_path / "plan.json"
-    plan = make_plan(GRAPH, CLUSTER, {"mm": on_one(2)})
+    plan = make_plan(replace(GRAPH, passes=UNMERGED), CLUSTER, {"mm": on_one(2)})
     plan.save(path)
     document = json.loads(path.read_text())
-    assert document["version"] == 2
+    assert document["version"] == 2 and "passes" not in document
     del document["keep"], document["figures"]
     path.write_text(json.dumps(document | {"version": 1}))
     assert Plan.load(path) == plan and plan.keep == {} and plan.figures is None
+
+
+def test_the_passes_of_a_graph_are_in_its_plan(tmp_path):
+    passes = (PassRecord("unmerge"), PassRecord("fuse", {"most": 4, "by": (1, 2.5, None, "x")}))
+    for made_by in ((), UNMERGED, passes):
+        plan = make_plan(replace(GRAPH, passes=made_by), CLUSTER, {"mm": on_one(2)})
+        assert plan.passes == made_by
+        assert saved(plan, tmp_path / "plan.json").passes == made_by
 
 
 @pytest.mark.parametrize("seed", range(8))
