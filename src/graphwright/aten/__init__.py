@@ -1,4 +1,4 @@
-"""The border between graph names and PyTorch: overloads and their schemas, kernels, batches, optimizers, autocast, replay."""
+"""The border between graph names and PyTorch: overloads, kernels, batches, optimizers, replay."""
 
 from graphwright.aten import attention, kernels  # they register what they define
 from graphwright.aten.autocast import casting, check_autocast, surrounding, without_autocast

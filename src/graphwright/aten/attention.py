@@ -1,13 +1,14 @@
 """The CPU's fused attention on other devices, so that one graph runs everywhere.
 
-A capture happens on CPU tensors, where PyTorch's scaled dot product attention becomes an operator that only
-CPUs have. These are the same two operators from their definition, registered for CUDA:
+A capture happens on CPU tensors, where PyTorch's scaled dot product attention becomes an operator
+that only CPUs have. These are the same two operators from their definition, registered for CUDA:
 
     s = scale * q k' + mask        lse = logsumexp(s)        p = exp(s - lse)        out = p v
-    dv = p' g        ds = p * (g v' - sum(g * out))        dq = scale * ds k        dk = scale * ds' q
+    dv = p' g      ds = p * (g v' - sum(g * out))      dq = scale * ds k      dk = scale * ds' q
 
-Where PyTorch has a fused kernel for it (no mask, no float64), that one runs; otherwise the scores are materialised. Results lie in memory as the CPU's do, batch, sequence,
-heads, width, which compiled programs take for granted.
+Where PyTorch has a fused kernel for it (no mask, no float64), that one runs; otherwise the scores
+are materialised. Results lie in memory as the CPU's do, batch, sequence, heads, width, which
+compiled programs take for granted.
 """
 
 from __future__ import annotations
@@ -21,15 +22,9 @@ from graphwright.aten.operators import as_float32
 
 
 def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+    *, attn_mask: Tensor | None = None, scale: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the attention's output and the logarithm of each row's normaliser."""
     if _is_fused(query, key, value, is_causal, attn_mask):
         out, normaliser, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
@@ -45,28 +40,20 @@ def attention(
 
 
 def attention_backward(
-    grad_out: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    dropout_p: float,
-    is_causal: bool,
-    *,
-    attn_mask: Tensor | None = None,
+    grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    dropout_p: float, is_causal: bool, *, attn_mask: Tensor | None = None,
     scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of query, key and value."""
     if _is_fused(query, key, value, is_causal, attn_mask):
         missing = -logsumexp.shape[-1] % _ROWS
         filled = torch.nn.functional.pad(logsumexp.contiguous(), (0, missing), value=math.inf)
         nothing = torch.zeros((), dtype=torch.int64, device=query.device)
-        found = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
+        grads = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
             grad_out, query, key, value, None, out, filled, nothing, nothing, 0.0,
             [True, True, True, False], is_causal, scale=scale,
         )  # fmt: skip
-        return _laid_out(found[0]), _laid_out(found[1]), _laid_out(found[2])
+        return _laid_out(grads[0]), _laid_out(grads[1]), _laid_out(grads[2])
     num_heads = key.shape[1]
     key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores, factor = _scores(query, key, is_causal, attn_mask, scale)
@@ -120,7 +107,7 @@ _ROWS = 32
 def _is_fused(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None
 ) -> bool:
-    """Whether the fused kernel computes the same: for causal attention they disagree where there are more keys than queries."""
+    """Whether the fused kernel computes the same: not for causal attention with more keys."""
     return (
         query.is_cuda
         and mask is None

@@ -1,11 +1,13 @@
 """Autocast: which parts of a step it reaches, and on which device.
 
-    forward, loss       under `autocast=...`, the autocast that surrounds the capture, and what the model itself switches on and off
-    backward, update    in the dtypes that the forward pass left, as eager code runs them outside of the context
+    forward, loss       under `autocast=...`, the autocast that surrounds the capture, and what the
+                        model itself switches on and off
+    backward, update    in the dtypes that the forward pass left, as eager code outside the context
     replay, run         never: a graph has its casts as operators
 
-A graph has no devices, so `torch.autocast("cuda")` in a model's code means the same as `torch.autocast("cpu")` while it is captured:
-the operators that the CPU's autocast runs in lower precision are cast, whatever machine captures the model and whichever runs it.
+A graph has no devices, so `torch.autocast("cuda")` in a model's code means the same as
+`torch.autocast("cpu")` while it is captured: the operators that the CPU's autocast runs in lower
+precision are cast, whatever machine captures the model and whichever runs it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ def check_autocast(dtype: object) -> None:
     """Raise unless this is a dtype that autocast computes in, or None."""
     if dtype not in (None, torch.bfloat16, torch.float16):
         raise InvalidAutocast(
-            f"autocast has to be torch.bfloat16 or torch.float16, the dtype to compute in, not {dtype!r}"
+            "autocast has to be torch.bfloat16 or torch.float16, the dtype to compute in, not "
+            f"{dtype!r}"
         )
 
 
@@ -50,7 +53,7 @@ def without_autocast() -> Iterator[None]:
 
 @contextmanager
 def casting(dtype: torch.dtype | None) -> Iterator[None]:
-    """Run a forward pass under autocast, and let what the model switches on itself reach fake tensors, which are on the CPU."""
+    """Run a forward pass under autocast; what the model switches on reaches fake CPU tensors."""
     with _on_any_device():
         try:
             if dtype is None:

@@ -17,22 +17,22 @@ import torch
 from graphwright.errors import InvalidBatch
 
 BatchDim = int | Mapping[str, int | None]
-"""The dim of all tensors of a batch along which samples lie, or that of each by its name (0 for the others; None: it has none)."""
+"""The dim of samples in all tensors of a batch, or by name (0 for others; None: it has none)."""
 
 
 def split_batch(batch: Any, *, has_targets: bool) -> tuple[Any, Any]:
     """Return inputs and targets of a training batch."""
     if batch is None:
         raise InvalidBatch(
-            "a training step needs an example batch: gw.capture(model, loss_fn, batch=(inputs, targets)); "
-            "for inference give inputs=..."
+            "a training step needs an example batch: gw.capture(model, loss_fn, batch=(inputs, "
+            "targets)); for inference give inputs=..."
         )
     if not has_targets:
         return batch, ()
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise InvalidBatch(
-            f"batch has to be (inputs, targets), not {_describe(batch)}; without loss_fn, batch is the "
-            "model's inputs"
+            f"batch has to be (inputs, targets), not {_describe(batch)}; without loss_fn, batch is "
+            "the model's inputs"
         )
     return batch[0], batch[1]
 
@@ -68,7 +68,8 @@ def refuse_arrays(path: str, tree: Any) -> None:
             refuse_arrays(f"{path}.{index}", value)
     elif type(tree).__module__ == "numpy" and hasattr(tree, "shape"):
         raise InvalidBatch(
-            f"{path} is a NumPy {type(tree).__name__} of {tree.dtype}; convert it with torch.from_numpy"
+            f"{path} is a NumPy {type(tree).__name__} of {tree.dtype}; convert it with "
+            "torch.from_numpy"
         )
 
 
@@ -86,7 +87,7 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> 
 
 
 def map_named(function: Callable[[str, torch.Tensor], torch.Tensor], prefix: str, tree: Any) -> Any:
-    """Return the same structure with each tensor replaced, by its name: one that is there twice has two."""
+    """Return the same structure with each tensor replaced, by name; one there twice has two."""
     names = (name for name, _ in named_tensors(prefix, tree))
     return map_tensors(lambda tensor: function(next(names), tensor), tree)
 

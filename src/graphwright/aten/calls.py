@@ -1,17 +1,17 @@
-"""Is this a call that the operator takes? Asked of the operator's own schema and kernel, before anything is derived.
+"""Is this a call that the operator takes? Its own schema and kernel say so.
 
-    attributes and inputs as given  ->  the same, complete (complete_call)  ->  the types of the outputs (infer_types)
+    attributes, inputs  --complete_call-->  the whole call  --infer_types-->  output types
 
-Attributes that are left out take the schema's defaults, optional tensors at the end are absent. Whatever the operator
-would refuse is an `InvalidCall` that names what is missing or wrong.
+Attributes that are left out take the schema's defaults, optional tensors at the end are absent.
+Whatever the operator would refuse is an `InvalidCall` that names what is missing or wrong.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
+from unittest.mock import patch
 
 import torch
 
@@ -37,20 +37,21 @@ def _complete_attrs(op: str, attrs: Mapping[str, object]) -> dict[str, Attr]:
     unknown = [name for name in attrs if name not in taken]
     if unknown:
         raise InvalidCall(
-            f"{op} has no attribute {unknown[0]!r}; it has {', '.join(taken) or 'none'}. {_schema(op)}"
+            f"{op} has no attribute {unknown[0]!r}; it has {', '.join(taken) or 'none'}. "
+            f"{_schema(op)}"
         )
     missing = [name for name, p in taken.items() if p.required and name not in attrs]
     if missing:
         raise InvalidCall(f"{op} needs the attribute {', '.join(missing)}. {_schema(op)}")
-    found: dict[str, Attr] = {}
+    complete: dict[str, Attr] = {}
     for name, parameter in taken.items():
         try:
-            found[name] = _repeated(op, name, to_attr(attrs.get(name, parameter.default)))
+            complete[name] = _repeated(op, name, to_attr(attrs.get(name, parameter.default)))
             if parameter.kind == "dtype":
-                to_dtype(found[name])
+                to_dtype(complete[name])
         except TypeError as error:
             raise InvalidCall(f"{op}, attribute {name}: {error}. {_schema(op)}") from None
-    return found
+    return complete
 
 
 def _repeated(op: str, name: str, value: Attr) -> Attr:
@@ -63,20 +64,22 @@ def _repeated(op: str, name: str, value: Attr) -> Attr:
 
 def _complete_inputs(op: str, inputs: Sequence[Value | None]) -> list[Value | None]:
     taken = [p for p in parameters(overload_of(op)) if p.kind in ("tensor", "tensors")]
-    found = list(inputs)
+    complete = list(inputs)
     names = ", ".join(p.name for p in taken) or "none"
     if any(p.kind == "tensors" for p in taken):
-        if len(found) < len(taken) - 1:
-            raise InvalidCall(f"{op} takes the tensors {names}; {len(found)} given. {_schema(op)}")
-        return found
-    if len(found) > len(taken):
+        if len(complete) < len(taken) - 1:
+            raise InvalidCall(
+                f"{op} takes the tensors {names}; {len(complete)} given. {_schema(op)}"
+            )
+        return complete
+    if len(complete) > len(taken):
         raise InvalidCall(
-            f"{op} takes {len(taken)} tensors ({names}); {len(found)} given. {_schema(op)}"
+            f"{op} takes {len(taken)} tensors ({names}); {len(complete)} given. {_schema(op)}"
         )
-    found += [None] * (len(taken) - len(found))
+    complete += [None] * (len(taken) - len(complete))
     absent = [
         f"{p.name} (tensor {number})"
-        for number, (p, value) in enumerate(zip(taken, found, strict=True))
+        for number, (p, value) in enumerate(zip(taken, complete, strict=True))
         if value is None and not _optional(op, p)
     ]
     if absent:
@@ -84,7 +87,7 @@ def _complete_inputs(op: str, inputs: Sequence[Value | None]) -> list[Value | No
             f"{op} needs {' and '.join(absent)}; {sum(v is not None for v in inputs)} of "
             f"{len(taken)} tensors given. {_schema(op)}"
         )
-    return found
+    return complete
 
 
 def _optional(op: str, parameter: Parameter) -> bool:
@@ -99,8 +102,8 @@ def call_checked(
     for number, tensor in enumerate(inputs):
         if tensor is not None and not isinstance(tensor, torch.Tensor):
             raise InvalidCall(
-                f"{op}: input {number} is a {type(tensor).__module__}.{type(tensor).__name__}, not a "
-                "torch.Tensor; torch.as_tensor makes one"
+                f"{op}: input {number} is a {type(tensor).__module__}.{type(tensor).__name__}, "
+                "not a torch.Tensor; torch.as_tensor makes one"
             )
     try:
         return call_kernel(op, inputs, attrs)
@@ -109,31 +112,23 @@ def call_checked(
     except Exception as error:
         given = ", ".join("absent" if t is None else str(tensor_type(t)) for t in inputs)
         raise InvalidCall(
-            f"PyTorch refuses {op}({given or 'no tensors'}; {_show(attrs)}): {_reason(error)}. {_schema(op)}"
+            f"PyTorch refuses {op}({given or 'no tensors'}; {_show(attrs)}): {_reason(error)}. "
+            f"{_schema(op)}"
         ) from error
 
 
 def infer_types(op: str, inputs: Sequence[TensorType | None], attrs: Mapping[str, Attr]) -> Types:
-    """The types of a call, its outputs inferred by running the operator on tensors without storage."""
+    """The types of a call, those of its outputs from a run on tensors without storage."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with _quiet("torch._subclasses.fake_tensor"), FakeTensorMode():
+    # PyTorch logs the traceback of what it refuses; the user gets the reason as an error.
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    with patch.object(log, "disabled", True), FakeTensorMode():
         tensors = [
             None if t is None else torch.empty(t.shape, dtype=to_dtype(t.dtype)) for t in inputs
         ]
         made = call_checked(op, tensors, attrs)
     return Types(tuple(inputs), tuple(map(tensor_type, made)))
-
-
-@contextmanager
-def _quiet(logger: str) -> Iterator[None]:
-    """PyTorch logs the traceback of what it refuses; the user gets the reason as an error."""
-    log = logging.getLogger(logger)
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 def _schema(op: str) -> str:

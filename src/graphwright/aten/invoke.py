@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -25,11 +26,11 @@ def overload_of(op: str) -> torch._ops.OpOverload:
     return overload
 
 
-_SPECIAL: dict[str, Callable[[torch.Tensor, Mapping[str, Attr]], torch.Tensor]] = {
+_SPECIAL: dict[str, Callable[[torch.Tensor, Mapping[str, Any]], torch.Tensor]] = {
     # a graph has no strides, so a view may have to copy
-    "aten.view": lambda x, attrs: x.reshape(attrs["size"]),  # type: ignore[arg-type]
+    "aten.view": lambda x, attrs: x.reshape(attrs["size"]),
     # dropout's draw: eager fills in the order of memory
-    "aten.bernoulli.p": lambda x, attrs: torch.empty_like(x).bernoulli_(attrs["p"]),  # type: ignore[arg-type]
+    "aten.bernoulli.p": lambda x, attrs: torch.empty_like(x).bernoulli_(attrs["p"]),
 }
 
 
@@ -39,7 +40,7 @@ def call_kernel(
     attrs: Mapping[str, Attr],
     device: torch.device | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """Run `op` on real tensors; always a tuple of outputs. `device` is for operators without inputs."""
+    """Run `op` on real tensors; a tuple of outputs. `device` is for operators without inputs."""
     special = _SPECIAL.get(op)
     if special is not None:
         x = inputs[0]

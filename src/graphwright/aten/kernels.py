@@ -1,20 +1,20 @@
 """Operators of our own, where ATen bundles several results into one kernel.
 
-`aten.convolution_backward` returns three gradients at once, so neither its cost nor its splits can be said
-for one of them. Here each is an operator:
+`aten.convolution_backward` returns three gradients at once, so neither its cost nor its splits can
+be said for one of them. Here each is an operator:
 
-    graphwright.convolution_grad_input     g[b, co, o], w[co, ci, d]  ->  sum over co, d of g[b, co, (y + p - d*dil)/s] * w
-    graphwright.convolution_grad_weight    g[b, co, o], x[b, ci, y]   ->  sum over b, o of g * x
-    graphwright.layer_norm_grad_input      the gradient of a layer norm with respect to what it normalises
+    graphwright.convolution_grad_input     sum over co, d of g[b, co, (y+p-d*dil)/s] w[co, ci, d]
+    graphwright.convolution_grad_weight    sum over b, o of g[b, co, o] x[b, ci, o*s + d*dil - p]
+    graphwright.layer_norm_grad_input      the gradient of a layer norm by what it normalises
     graphwright.max_pool                   the largest of each window, and its place in the window
     graphwright.max_pool_grad_input        the gradient of that
 
-ATen's maximum over windows tells a place in the plane, which is another one in a part of the plane; a place in the window
-is the same in both, so that these two split in space.
+ATen's maximum over windows tells a place in the plane, which is another one in a part of the plane;
+a place in the window is the same in both, so that these two split in space.
 
-`convolution_grad_input` also accepts sizes that do not belong together: positions of `grad_output` out of
-range count as zero. A part of an image can then run with a halo of its neighbour's rows, where the input
-size and the padding are the part's own.
+`convolution_grad_input` also accepts sizes that do not belong together: positions of `grad_output`
+out of range count as zero. A part of an image can then run with a halo of its neighbour's rows,
+where the input size and the padding are the part's own.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from torch import Tensor
 
 from graphwright.aten.operators import aten
 
+Ints = list[int]
+
 NAMESPACE = "graphwright"
 
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 
-_CONV_ARGS = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups"
+_CONV_ARGS = (
+    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
+    "SymInt[] output_padding, SymInt groups"
+)
+_WINDOW_ARGS = "SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation"
 
 _SCHEMAS = (
-    f"convolution_grad_input(Tensor grad_output, Tensor weight, SymInt[] input_size, {_CONV_ARGS}) -> Tensor",
-    f"convolution_grad_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, {_CONV_ARGS}) -> Tensor",
-    "layer_norm_grad_input(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, "
-    "SymInt[] normalized_shape) -> Tensor",
-    "max_pool(Tensor input, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
-    "bool ceil_mode) -> (Tensor, Tensor)",
-    "max_pool_grad_input(Tensor grad_output, Tensor places, SymInt[] input_size, SymInt[] kernel_size, "
-    "SymInt[] stride, SymInt[] padding, SymInt[] dilation) -> Tensor",
+    "convolution_grad_input(Tensor grad_output, Tensor weight, SymInt[] input_size, "
+    f"{_CONV_ARGS}) -> Tensor",
+    "convolution_grad_weight(Tensor grad_output, Tensor input, SymInt[] weight_size, "
+    f"{_CONV_ARGS}) -> Tensor",
+    "layer_norm_grad_input(Tensor grad_output, Tensor input, Tensor mean, Tensor rstd, "
+    "Tensor? weight, SymInt[] normalized_shape) -> Tensor",
+    f"max_pool(Tensor input, {_WINDOW_ARGS}, bool ceil_mode) -> (Tensor, Tensor)",
+    "max_pool_grad_input(Tensor grad_output, Tensor places, SymInt[] input_size, "
+    f"{_WINDOW_ARGS}) -> Tensor",
 )
 
 
 def convolution_grad_input(
-    grad_output: Tensor,
-    weight: Tensor,
-    input_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-) -> Tensor:
+    grad_output: Tensor, weight: Tensor, input_size: Ints, stride: Ints, padding: Ints,
+    dilation: Ints, transposed: bool, output_padding: Ints, groups: int,
+) -> Tensor:  # fmt: skip
     """Return the gradient of a convolution with respect to its input, of shape `input_size`."""
     if transposed:  # an ordinary convolution of the gradient; an output padding may leave rows over
         full = aten.convolution(
@@ -77,20 +77,11 @@ def convolution_grad_input(
 
 
 def convolution_grad_weight(
-    grad_output: Tensor,
-    input: Tensor,
-    weight_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-) -> Tensor:
+    grad_output: Tensor, input: Tensor, weight_size: Ints, stride: Ints, padding: Ints,
+    dilation: Ints, transposed: bool, output_padding: Ints, groups: int,
+) -> Tensor:  # fmt: skip
     """Return the gradient of a convolution with respect to its weight, of shape `weight_size`."""
-    if (
-        transposed
-    ):  # the two sides trade places, and the gradient is read over just the windows' reach
+    if transposed:  # the sides trade places, and the gradient is read over the windows' reach only
         for axis, kernel in enumerate(weight_size[2:]):
             reach = (input.shape[2 + axis] - 1) * stride[axis] + dilation[axis] * (kernel - 1) + 1
             grad_output = _window(grad_output, 2 + axis, -padding[axis], reach)
@@ -105,13 +96,9 @@ def convolution_grad_weight(
 
 
 def layer_norm_grad_input(
-    grad_output: Tensor,
-    input: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Tensor | None,
-    normalized_shape: list[int],
-) -> Tensor:
+    grad_output: Tensor, input: Tensor, mean: Tensor, rstd: Tensor,
+    weight: Tensor | None, normalized_shape: Ints,
+) -> Tensor:  # fmt: skip
     """Return the gradient of a layer norm with respect to its input."""
     return aten.native_layer_norm_backward(
         grad_output, input, normalized_shape, mean, rstd, weight, None, [True, False, False]
@@ -119,14 +106,9 @@ def layer_norm_grad_input(
 
 
 def max_pool(
-    input: Tensor,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    ceil_mode: bool,
-) -> tuple[Tensor, Tensor]:
-    """Return the largest element of each window, and its place in the window, counted row by row."""
+    input: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the largest element of each window, and its place there, counted row by row."""
     largest, at = _pool(len(kernel_size))(input, kernel_size, stride, padding, dilation, ceil_mode)
     sizes = list(input.shape[-len(kernel_size) :])
     at = at - _window_starts(at, sizes, stride, padding)
@@ -143,15 +125,10 @@ def max_pool(
 
 
 def max_pool_grad_input(
-    grad_output: Tensor,
-    places: Tensor,
-    input_size: list[int],
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> Tensor:
-    """Return the gradient of `max_pool` with respect to its input; what falls outside of it is left out."""
+    grad_output: Tensor, places: Tensor, input_size: Ints, kernel_size: Ints,
+    stride: Ints, padding: Ints, dilation: Ints,
+) -> Tensor:  # fmt: skip
+    """Return the gradient of `max_pool` by its input; what falls outside of it is left out."""
     rank = len(kernel_size)
     covered = [
         (n - 1) * step + gap * (kernel - 1) + 1
@@ -175,17 +152,18 @@ def _pool(rank: int, suffix: str = "") -> Any:
     return getattr(aten, f"max_pool{rank}d_with_indices{suffix}")
 
 
-def _taps(
-    device: torch.device, sizes: list[int], kernel_size: list[int], dilation: list[int]
-) -> Tensor:
-    """Return how far each place in a window is from the window's start, in a plane counted row by row. Made on the device: to copy them there could not be recorded."""
-    found = torch.zeros(1, dtype=torch.int64, device=device)
+def _taps(device: torch.device, sizes: Ints, kernel_size: Ints, dilation: Ints) -> Tensor:
+    """Return how far each place in a window is from its start, in a plane counted row by row.
+
+    Made on the device: a CUDA graph could not record a copy.
+    """
+    taps = torch.zeros(1, dtype=torch.int64, device=device)
     for size, kernel, gap in zip(sizes, kernel_size, dilation, strict=True):
-        found = (found[:, None] * size + torch.arange(kernel, device=device) * gap).flatten()
-    return found
+        taps = (taps[:, None] * size + torch.arange(kernel, device=device) * gap).flatten()
+    return taps
 
 
-def _window_starts(like: Tensor, sizes: list[int], stride: list[int], padding: list[int]) -> Tensor:
+def _window_starts(like: Tensor, sizes: Ints, stride: Ints, padding: Ints) -> Tensor:
     """Return where in a plane each window starts."""
     rank = len(sizes)
     starts = torch.zeros((), dtype=torch.int64, device=like.device)
@@ -197,14 +175,9 @@ def _window_starts(like: Tensor, sizes: list[int], stride: list[int], padding: l
 
 
 def _places_in_wide_windows(
-    distance: Tensor,
-    input: Tensor,
-    kernel_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> Tensor:
-    """Return places from distances where windows are wider than the plane, so that a distance alone does not tell."""
+    distance: Tensor, input: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
+) -> Tensor:  # fmt: skip
+    """Return places from distances where windows are wider than the plane: not a table lookup."""
     rank = len(kernel_size)
     at = distance + _window_starts(distance, list(input.shape[-rank:]), stride, padding)
     places, factor = torch.zeros_like(at), 1
@@ -219,13 +192,9 @@ def _places_in_wide_windows(
 
 
 def _sizes_agree(
-    grad_output: Tensor,
-    weight: Tensor,
-    input_size: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> bool:
+    grad_output: Tensor, weight: Tensor, input_size: Ints, stride: Ints, padding: Ints,
+    dilation: Ints,
+) -> bool:  # fmt: skip
     """Say whether a convolution of such an input would give an output of `grad_output`'s size."""
     return min(padding) >= 0 and all(
         grad_output.shape[2 + axis]

@@ -30,5 +30,5 @@ _SMALL_FLOATS = frozenset({torch.float16, torch.bfloat16})
 
 
 def as_float32(x: Tensor) -> Tensor:
-    """Return x, widened if it is a small float: sums are made in float32, as PyTorch's kernels do inside."""
+    """Return x, widened if it is a small float: sums are in float32, as in PyTorch's kernels."""
     return aten._to_copy.default(x, dtype=torch.float32) if x.dtype in _SMALL_FLOATS else x

@@ -1,17 +1,18 @@
 """The update of a training step: the user's own optimizer, run on the step's tensors.
 
-A twin of the optimizer (same class, same groups, other parameters) takes one throw-away step on fake tensors,
-which makes its state; each state tensor becomes an input of the graph; then the twin's step is recorded. Any
-optimizer written in tensor operators works, since nothing here knows Adam from SGD.
+A twin of the optimizer (same class, same groups, other parameters) takes one throw-away step on
+fake tensors, which makes its state; each state tensor becomes an input of the graph; then the
+twin's step is recorded. Any optimizer written in tensor operators works, since nothing here knows
+Adam from SGD.
 
-Step counters stay tensors (`torch.compiler.is_compiling` answers yes while the twin steps, so that no
-optimizer reads a counter as a number), are float64, and are one input for a whole parameter group:
-`optimizer.step.<group>`. The recorder merges equal scalar nodes of the update, so that bias corrections
-appear once for each group.
+Step counters stay tensors (`torch.compiler.is_compiling` answers yes while the twin steps, so that
+no optimizer reads a counter as a number), are float64, and are one input for a whole parameter
+group: `optimizer.step.<group>`. The recorder merges equal scalar nodes of the update, so that bias
+corrections appear once for each group.
 
-The learning rate of a group is an input too, `optimizer.lr.<group>`: a float64 number that the step reads and
-does not change, so a schedule feeds another value before each step. An optimizer that can only compute with
-a Python number keeps the rate that it had (see `ConstantLearningRate`).
+The learning rate of a group is an input too, `optimizer.lr.<group>`: a float64 number that the step
+reads and does not change, so a schedule feeds another value before each step. An optimizer that can
+only compute with a Python number keeps the rate that it had (see `ConstantLearningRate`).
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ RATE = "lr"
 
 
 class ConstantLearningRate(UserWarning):
-    """An optimizer cannot run with a tensor as its learning rate, so the rate is fixed in the graph.
+    """An optimizer cannot run with a tensor as its learning rate, so the graph has the rate fixed.
 
-    A schedule would not reach such a graph: capture again after each change of the rate, or write the
-    optimizer's step in tensor operators (no `float(lr)`, no `if lr > 0`).
+    A schedule would not reach such a graph: capture again after each change of the rate, or write
+    the optimizer's step in tensor operators (no `float(lr)`, no `if lr > 0`).
     """
 
 
@@ -68,18 +69,19 @@ def make_optimizer(
             made = optimizer(trainable, **(options or {}))
         except (TypeError, ValueError) as error:
             raise UnsupportedOptimizer(
-                f"{optimizer.__name__} does not take these options: {error}; check optimizer_options"
+                f"{optimizer.__name__} does not take these options: {error}; check "
+                "optimizer_options"
             ) from error
-    if isinstance(made, (torch.optim.LBFGS, torch.optim.SparseAdam)):
-        raise UnsupportedOptimizer(
-            f"{type(made).__name__} "
-            + (
-                "calls the model several times in a step (a closure)"
-                if isinstance(made, torch.optim.LBFGS)
-                else "works on sparse gradients"
+    reasons = {
+        torch.optim.LBFGS: "calls the model several times in a step (a closure)",
+        torch.optim.SparseAdam: "works on sparse gradients",
+    }
+    for unsupported, reason in reasons.items():
+        if isinstance(made, unsupported):
+            raise UnsupportedOptimizer(
+                f"{type(made).__name__} {reason}; use SGD, Adam, AdamW, Adagrad or another "
+                "first-order optimizer"
             )
-            + "; use SGD, Adam, AdamW, Adagrad or another first-order optimizer"
-        )
     known = {id(p) for p in model.parameters()}
     if any(id(p) not in known for group in made.param_groups for p in group["params"]):
         raise UnsupportedOptimizer(
@@ -91,7 +93,7 @@ def make_optimizer(
 
 
 def _refuse_another_first_step(optimizer: torch.optim.Optimizer) -> None:
-    """Raise if the first step is not the recorded one from the state that it begins with, as for momentum with dampening, which PyTorch does not damp at first."""
+    """Raise if the first step differs from later ones, as for momentum with dampening."""
     numbers = torch.Generator().manual_seed(0)
     for number, group in enumerate(optimizer.param_groups):
         fresh = [p for p in group["params"] if not optimizer.state.get(p)]
@@ -113,8 +115,10 @@ def _refuse_another_first_step(optimizer: torch.optim.Optimizer) -> None:
         same = torch.allclose(begun, going, rtol=1e-6, atol=0, equal_nan=True)
         if not same and not numbers_in_state(first):  # numbers are refused when it is recorded
             raise UnsupportedOptimizer(
-                f"the first step of {type(optimizer).__name__} (parameter group {number}) is another one than those that follow (SGD with dampening does not damp it), and a graph "
-                "has one for all; take one step with the optimizer before it is captured, or leave out that option"
+                f"the first step of {type(optimizer).__name__} (parameter group {number}) differs "
+                "from those that follow (SGD with dampening does not damp it), and a graph has one "
+                "for all; take one step with the optimizer before it is captured, or leave out "
+                "that option"
             )
 
 
@@ -149,7 +153,7 @@ def _with_params(group: Mapping[str, Any], params: list[Tensor]) -> dict[str, An
 
 
 def fixed_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """What a captured step has fixed of each parameter group: its options, but the learning rate and how kernels are called."""
+    """The options of each parameter group that a captured step has fixed: not its rate or flags."""
     names = optimizer.defaults.keys() - {RATE, *_FLAGS}
     return [{n: group[n] for n in names & group.keys()} for group in optimizer.param_groups]
 
@@ -158,44 +162,45 @@ def refuse_changes(optimizer: torch.optim.Optimizer, before: Sequence[Mapping[st
     """Raise if an option has changed that a captured step has fixed."""
     if len(optimizer.param_groups) != len(before):
         raise UnsupportedOptimizer(
-            f"the optimizer had {len(before)} parameter groups when the step was made, and has {len(optimizer.param_groups)} now; "
-            "add groups before capturing"
+            f"the optimizer had {len(before)} parameter groups when the step was made, and has "
+            f"{len(optimizer.param_groups)} now; add groups before capturing"
         )
     for number, (group, fixed) in enumerate(zip(optimizer.param_groups, before, strict=True)):
         for name, old in fixed.items():
             new = group[name]
             if new is not old and repr(new) != repr(old):
                 raise UnsupportedOptimizer(
-                    f"{name} of parameter group {number} was {old} when the step was made, and is {new} now; a step follows learning rates only. "
-                    "Give OneCycleLR or CyclicLR cycle_momentum=False; for other options capture, plan and compile anew"
+                    f"{name} of parameter group {number} was {old} when the step was made, and is "
+                    f"{new} now; a step follows learning rates only. Give OneCycleLR or CyclicLR "
+                    "cycle_momentum=False; for other options capture, plan and compile anew"
                 )
 
 
 def learning_rates(optimizer: torch.optim.Optimizer) -> dict[int, Tensor]:
     """Return the learning rate of each parameter group that has one, as float64 numbers."""
-    found: dict[int, Tensor] = {}
+    rates: dict[int, Tensor] = {}
     for number in groups_with_rates(optimizer):
         rate = optimizer.param_groups[number][RATE]
         if isinstance(rate, float) and not math.isfinite(rate):
             raise UnsupportedOptimizer(
                 f"the learning rate of parameter group {number} is {rate}, not a finite number"
             )
-        found[number] = torch.as_tensor(rate, dtype=torch.float64).detach().reshape(())
-    return found
+        rates[number] = torch.as_tensor(rate, dtype=torch.float64).detach().reshape(())
+    return rates
 
 
 def groups_with_rates(optimizer: torch.optim.Optimizer) -> list[int]:
     """Return the numbers of the parameter groups that have a learning rate."""
-    found: list[int] = []
+    numbers: list[int] = []
     for number, group in enumerate(optimizer.param_groups):
         rate = group.get(RATE)
         if isinstance(rate, (int, float)) or (isinstance(rate, Tensor) and rate.numel() == 1):
-            found.append(number)
+            numbers.append(number)
         elif rate is not None or optimizer.defaults.get(RATE) is not None:
             raise UnsupportedOptimizer(
                 f"the learning rate of parameter group {number} is {rate!r}; give a number"
             )
-    return found
+    return numbers
 
 
 def rate_label(group: int) -> str:
@@ -229,8 +234,8 @@ def blamed_on(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             else f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         )
         refused = UnsupportedOptimizer(
-            f"{type(optimizer).__name__} cannot be written as a graph: its step {reason}; use SGD, Adam, AdamW, "
-            "Adagrad or another optimizer that computes with tensors alone"
+            f"{type(optimizer).__name__} cannot be written as a graph: its step {reason}; use SGD, "
+            "Adam, AdamW, Adagrad or another optimizer that computes with tensors alone"
         )
         refused.cause = error
         raise refused from error
@@ -275,8 +280,8 @@ class _FirstValues(dict[str, Any]):
 def initial_state(optimizer: torch.optim.Optimizer) -> dict[Tensor, dict[str, Any]]:
     """Return the state that each parameter has, or would have before its first step.
 
-    Optimizers make their state in that step, so a twin takes it: on zeros, with zero gradients, where
-    also what is set after the update (SGD's momentum) is still what it starts from.
+    Optimizers make their state in that step, so a twin takes it: on zeros, with zero gradients,
+    where also what is set after the update (SGD's momentum) is still what it starts from.
     """
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     stand_ins = {id(p): torch.zeros_like(p).requires_grad_() for p in parameters}
@@ -290,11 +295,11 @@ def initial_state(optimizer: torch.optim.Optimizer) -> dict[Tensor, dict[str, An
             trial.state[stand_ins[id(parameter)]][key] = copy
     with stepping():
         trial.step()
-    found: dict[Tensor, dict[str, Any]] = {}
+    states: dict[Tensor, dict[str, Any]] = {}
     for parameter in parameters:
         made = trial.state[stand_ins[id(parameter)]]
-        found[parameter] = {**made.first, **optimizer.state.get(parameter, {})}
-    return found
+        states[parameter] = {**made.first, **optimizer.state.get(parameter, {})}
+    return states
 
 
 def is_number(value: object) -> bool:

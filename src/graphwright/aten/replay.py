@@ -4,7 +4,7 @@
     outputs = replay(graph, inputs)              all of graph.outputs
     inputs  = advance(graph, inputs, outputs)    the next step's inputs: every update in place
 
-Nothing is clever here: this is the meaning of a graph, against which other ways to run it are checked.
+Nothing is clever here: this is the meaning of a graph, which other ways to run it are checked by.
 """
 
 from __future__ import annotations
@@ -72,49 +72,49 @@ def bind(
 ) -> dict[str, Tensor]:
     """Return real values for the graph's inputs, from a real model and batch.
 
-    `batch` is (inputs, targets); give `inputs` instead for an inference graph or a model that returns its own
-    loss. Optimizer state is what the optimizer holds, or what it would start from. Learning rates
-    (`optimizer.lr.<group>`) are what the optimizer's groups say now; give another value for another step.
+    `batch` is (inputs, targets); give `inputs` instead for an inference graph or a model that
+    returns its own loss. Optimizer state is what the optimizer holds, or what it would start from.
+    Learning rates (`optimizer.lr.<group>`) are what the optimizer's groups say now.
     """
-    found: dict[str, Tensor] = dict(constants or {})
+    values: dict[str, Tensor] = dict(constants or {})
     for path, module in model.named_modules():
         for name, value in module.__dict__.items():
             if isinstance(value, Tensor):
-                found[f"{path}.{name}".lstrip(".")] = value
+                values[f"{path}.{name}".lstrip(".")] = value
     modules = [("", model)]
     if isinstance(loss_fn, nn.Module):
         modules.append(("loss_fn.", loss_fn))
     for prefix, module in modules:
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            found[prefix + name] = tensor.detach()
+            values[prefix + name] = tensor.detach()
     given, targets = (inputs, ()) if inputs is not None else split_batch(batch, has_targets=True)
-    found.update(named_tensors("inputs", given))
-    found.update(named_tensors("targets", targets))
+    values.update(named_tensors("inputs", given))
+    values.update(named_tensors("targets", targets))
     if optimizer is not None:
-        _bind_state(found, make_optimizer(optimizer, optimizer_options, model), model)
-    return {name: found[name] for name in graph.inputs if name in found}
+        _bind_state(values, make_optimizer(optimizer, optimizer_options, model), model)
+    return {name: values[name] for name in graph.inputs if name in values}
 
 
 def _bind_state(
-    found: dict[str, Tensor], optimizer: torch.optim.Optimizer, model: nn.Module
+    values: dict[str, Tensor], optimizer: torch.optim.Optimizer, model: nn.Module
 ) -> None:
     names = {id(p): name for name, p in model.named_parameters()}
     for number, rate in learning_rates(optimizer).items():
-        found[rate_label(number)] = rate
+        values[rate_label(number)] = rate
     states = initial_state(optimizer)
     for number, group in enumerate(optimizer.param_groups):
+        label = f"optimizer.{STEP}.{number}"
         for parameter in group["params"]:
             for key, value in states[parameter].items():
-                if isinstance(value, Tensor):
-                    if key == STEP and value.dim() == 0:
-                        label, count = f"optimizer.{STEP}.{number}", value.to(torch.float64)
-                        if found.setdefault(label, count) != count:
-                            raise ReplayError(
-                                f"parameters of group {number} have taken different numbers of steps "
-                                f"({found[label]:.0f} and {count:.0f}); put them into groups of their own"
-                            )
-                    else:
-                        found[f"{names[id(parameter)]}.{key}"] = value.detach()
+                if not isinstance(value, Tensor):
+                    continue
+                if key != STEP or value.dim():
+                    values[f"{names[id(parameter)]}.{key}"] = value.detach()
+                elif values.setdefault(label, count := value.to(torch.float64)) != count:
+                    raise ReplayError(
+                        f"parameters of group {number} have taken different numbers of steps "
+                        f"({values[label]:.0f} and {count:.0f}); put them into groups of their own"
+                    )
 
 
 def _checked(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -140,11 +140,11 @@ def _last_uses(graph: Graph) -> dict[int, list[str]]:
         last.update(dict.fromkeys((n for n in node.inputs if n is not None), index))
         last.update(dict.fromkeys(node.outputs, index))
     kept = set(graph.outputs)
-    found: dict[int, list[str]] = {}
+    uses: dict[int, list[str]] = {}
     for name, index in last.items():
         if name not in kept:
-            found.setdefault(index, []).append(name)
-    return found
+            uses.setdefault(index, []).append(name)
+    return uses
 
 
 def _run(

@@ -5,8 +5,8 @@
     node     inputs (x, w, None)   attrs {"stride": (1, 1), ...}                   split_arguments
     call     the same again, from a node                                           join_arguments
 
-Tensor arguments keep the order of the schema; a list of tensors is spliced in place. Every other argument is
-an attribute, also where it has its default, except those that only choose a layout or a place.
+Tensor arguments keep the order of the schema; a list of tensors is spliced in place. Every other
+argument is an attribute, also where it has its default, except those that choose a layout or place.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def to_attr(value: object) -> Attr:
 def join_arguments(
     overload: torch._ops.OpOverload, num_inputs: int, attrs: Mapping[str, Attr]
 ) -> Callable[[Sequence[Any], torch.device], tuple[list[Any], dict[str, Any]]]:
-    """Return a function from a node's inputs to what the operator is called with: positional arguments and those by name."""
+    """Return a function from a node's inputs to an operator's positional and named arguments."""
     declared = parameters(overload)
     singles = sum(parameter.kind == "tensor" for parameter in declared)
     takes: list[tuple[str, int]] = []  # (kind, how many inputs) or a fixed value by position

@@ -12,10 +12,10 @@ _TYPES: dict[tuple[torch.Size, torch.dtype], TensorType] = {}
 def tensor_type(tensor: torch.Tensor) -> TensorType:
     """Return the type of a tensor; equal types are the same object."""
     key = (tensor.shape, tensor.dtype)
-    found = _TYPES.get(key)
-    if found is None:
-        found = _TYPES[key] = TensorType(tuple(map(int, tensor.shape)), dtype_name(tensor.dtype))
-    return found
+    type = _TYPES.get(key)
+    if type is None:
+        type = _TYPES[key] = TensorType(tuple(map(int, tensor.shape)), dtype_name(tensor.dtype))
+    return type
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -27,7 +27,7 @@ def to_dtype(value: Attr) -> torch.dtype | None:
     """Return the dtype of a name."""
     if value is None:
         return None
-    found = getattr(torch, str(value), None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, str(value), None)
+    if not isinstance(dtype, torch.dtype):
         raise TypeError(f"{value!r} is not a dtype")
-    return found
+    return dtype

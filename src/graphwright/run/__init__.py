@@ -14,26 +14,27 @@ from graphwright.run.check import (
 )
 from graphwright.run.checkpoint import examine, latest, load_into_module
 from graphwright.run.compile import compile_step as compile
-from graphwright.run.elastic import Attempt, Elastic, elastic
 from graphwright.run.loader import ShardLoader, shard_loader
 from graphwright.run.measure import Call, calibrate, calls_of, calls_of_plan, standard_calls
 from graphwright.run.outcome import Outcome, Restart
 from graphwright.run.processes import (
     Launcher,
     World,
+    gather_results,
     launch,
     leave,
     read_variables,
-    together,
     world,
 )
 from graphwright.run.step import Step, kept_inputs
 from graphwright.run.training import (
     JOIN_SECONDS,
+    Attempt,
+    Elastic,
     Make,
-    Trainable,
-    Trained,
+    StepRecord,
     Training,
-    read_notes,
+    elastic,
+    read_step_log,
     train,
 )

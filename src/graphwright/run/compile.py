@@ -2,7 +2,8 @@
 
     plan, model, loss, optimizer --capture--> graph --is it the planned one?--lower--> Step
 
-The graph is captured from an example of the whole batch, given, or captured from the first batch that the step is called with.
+The graph is captured from an example of the whole batch, given, or captured from the first batch
+that the step is called with.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import torch
 from torch import nn
 
 from graphwright.aten import BatchDim, OptimizerLike, make_optimizer, surrounding
-from graphwright.capture import capture
+from graphwright.capture import Parts, prepare
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
-from graphwright.plans import Frontier, Plan, Program
-from graphwright.run.later import LaterStep
-from graphwright.run.processes import World, read_variables, world
-from graphwright.run.step import Step
+from graphwright.plans import Frontier, Plan
+from graphwright.rewrite import graph_of_plan
+from graphwright.run.processes import read_variables, world
+from graphwright.run.step import RankProgram, Start, Step
 
 
 def compile_step(
@@ -45,11 +46,14 @@ def compile_step(
 ) -> Step:
     """Make a plan's training step on this rank; every rank calls this with the same plan.
 
-    `batch` is an example of the whole batch, as for `gw.capture` (its values are not read), or `graph` the graph that was planned; without both, the first
-    batch that the step is given is the example, and has to be whole. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of `gw.capture`, where
-    the plan's graph was captured with them. The model's values are what training starts from: real ones, or on the meta device those that its modules'
-    `reset_parameters` make from `seed`; see also `Step.load`. An optimizer instance keeps its learning rates, so that schedulers work on it
-    (`step.optimizer`). `torch_compile` compiles what each rank computes between what it sends and receives, which takes a while at the first call.
+    `batch` is an example of the whole batch, as for `gw.capture` (its values are not read), or
+    `graph` the graph that was planned; without both, the first batch that the step is given is the
+    example, and has to be whole. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of
+    `gw.capture`, where the plan's graph was captured with them. The model's values are what
+    training starts from: real ones, or on the meta device those that its modules'
+    `reset_parameters` make from `seed`; see also `Step.load`. An optimizer instance keeps its
+    learning rates, so that schedulers work on it (`step.optimizer`). `torch_compile` compiles what
+    each rank computes between what it sends and receives, which takes a while at the first call.
 
     >>> step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
     >>> for batch in loader:
@@ -67,43 +71,47 @@ def compile_step(
     }
     if graph is not None:
         _check_has_options(clip_norm, accumulate, autocast)
+        graph = graph_of_plan(graph, plan)
 
     def captured(example: Any) -> Graph:
-        return capture(
-            model,
-            loss_fn,
-            example,
+        workload = Parts(
+            model=model,
+            loss_fn=loss_fn,
+            batch=example,
             optimizer=optimizer,
-            optimizer_options=optimizer_options,
-            **options,
+            optimizer_options=optimizer_options or {},
         )
+        return prepare(workload, plan.passes, **options)
 
-    def begin(graph: Graph) -> tuple[World, Graph, Plan, Program]:
-        if plan.graph_hash != graph.hash:
-            raise PlanMismatch(
-                "the plan was made for another graph: another model, loss, batch size, dtype, optimizer or options of it, clip_norm, accumulate or autocast; "
-                "plan this one with gw.plan"
-            )
-        lowered = lower(graph, plan)
-        here = world(device=device)
-        return here, graph, plan, lowered.program(here.rank)
+    def lowered_from(first_batch: Any) -> RankProgram:
+        graph = captured(first_batch)
+        _check_is_whole(plan, graph)
+        return _lowered(plan, graph, device)
 
-    if graph is None and batch is None:
+    start: Start = lowered_from
+    if graph is not None or batch is not None:
+        start = _lowered(plan, graph if graph is not None else captured(batch), device)
+    return Step(start, model, loss_fn, made, seed, torch_compile)
 
-        def begin_with(example: Any) -> tuple[World, Graph, Plan, Program]:
-            found = captured(example)
-            _check_is_whole(plan, found)
-            return begin(found)
 
-        return LaterStep(begin_with, model, loss_fn, made, seed, torch_compile)
-    ready = begin(graph if graph is not None else captured(batch))
-    return Step(*ready, model, loss_fn, made, seed, torch_compile)
+def _lowered(plan: Plan, graph: Graph, device: str | None) -> RankProgram:
+    """The program of this rank."""
+    if plan.graph_hash != graph.hash:
+        raise PlanMismatch(
+            "the plan was made for another graph: another model, loss, batch size, dtype, "
+            "optimizer "
+            "or options of it, clip_norm, accumulate or autocast; plan this one with gw.plan"
+        )
+    programs = lower(graph, plan)
+    here = world(device=device)
+    return RankProgram(world=here, graph=graph, plan=plan, program=programs.program(here.rank))
 
 
 def _load(plan: object) -> Plan:
     if isinstance(plan, Frontier):
         raise InvalidOption(
-            f"a frontier of {len(plan)} plans was given; choose one: frontier.fastest(), frontier.smallest() or frontier.turning_point()"
+            f"a frontier of {len(plan)} plans was given; choose one: frontier.fastest(), "
+            "frontier.smallest() or frontier.turning_point()"
         )
     if not isinstance(plan, str | os.PathLike):
         raise InvalidOption(f"a plan, or the path of a saved one, is needed, not {plan!r}")
@@ -114,8 +122,10 @@ def _check_size(plan: Plan) -> None:
     size = _expected_size()
     if plan.cluster.num_devices != size:
         raise PlanMismatch(
-            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} processes run; "
-            f"start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers {plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
+            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} "
+            "processes run; "
+            f"start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers "
+            f"{plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
         )
 
 
@@ -126,13 +136,16 @@ def _check_has_options(
     for name, value in given.items():
         if value is not None and not (name == "accumulate" and value == 1):
             raise InvalidOption(
-                f"{name}={value} changes what is captured, but graph=... is captured already; give {name} to gw.capture, or batch=... "
+                f"{name}={value} changes what is captured, but graph=... is captured already; give "
+                f"{name} to gw.capture, or batch=... "
                 "in the place of graph=..."
             )
 
 
 def _check_is_whole(plan: Plan, graph: Graph) -> None:
-    """Raise if the first batch of a step that was made without an example is not the one that was planned for."""
+    """Raise if the first batch of a step that was made without an example is not the one that was
+    planned for.
+    """
     if plan.graph_hash == graph.hash:
         return
     shapes = ", ".join(
@@ -141,8 +154,10 @@ def _check_is_whole(plan: Plan, graph: Graph) -> None:
         if graph.tensors[name].role is Role.INPUT
     )
     raise BatchMismatch(
-        f"the first batch ({shapes}) makes another graph than the one that was planned. Without an example the first batch has to be the whole "
-        "one, not this rank's part of it: give gw.compile an example of the whole batch (batch=...), or the graph (graph=...). If it is whole, "
+        f"the first batch ({shapes}) makes another graph than the one that was planned. Without an "
+        "example the first batch has to be the whole "
+        "one, not this rank's part of it: give gw.compile an example of the whole batch "
+        "(batch=...), or the graph (graph=...). If it is whole, "
         "then model, optimizer, dtype or batch size are others than planned"
     )
 

@@ -5,8 +5,8 @@
     rank 1:                                           7 0 |     3 4
     a rank that needs all of the inputs           5 2 7 0 | 1 6 3 4
 
-What a rank reads is what the plan says where the inputs live: ranks that share a part read the same samples. Only these samples are
-read; what a plan cuts along other dims than the batch's is cut from them.
+The plan says where the inputs live, and so what a rank reads: ranks that share a part read the same
+samples. Only these samples are read; other dims than the batch's are cut from them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ def shard_loader(
     batch_dim: BatchDim = 0,
     **options: Any,
 ) -> ShardLoader:
-    """Return a loader of this rank's part of every batch; all ranks have to give the same dataset, sizes and seed.
+    """Return a loader of this rank's part of every batch.
 
-    `where` is a step, whose plan says which part of a batch this rank reads, or a world, whose ranks read equal parts. `batch_size` is that
-    of the whole batch; a step knows its own. With drop_last=False the last batch is filled up with samples from the beginning of the order,
-    as a plan is for one batch size. `batch_dim` is that of `gw.capture`; `options` are for `torch.utils.data.DataLoader` (num_workers, collate_fn, ...).
+    All ranks must give the same dataset, sizes and seed. `where` is a step, whose plan says which
+    part of a batch this rank reads, or a world, whose ranks read equal parts. `batch_size` is that
+    of the whole batch; a step knows its own. With drop_last=False the last batch is filled up from
+    the beginning of the order, as a plan is for one batch size. `batch_dim` is that of
+    `gw.capture`; `options` are for `torch.utils.data.DataLoader` (num_workers, collate_fn, ...).
 
     >>> loader = shard_loader(dataset, step, shuffle=True)
     >>> for epoch in range(10):
@@ -146,8 +148,8 @@ class ShardLoader:
         first, last = self.sampler.rows
         if dim is not None and tensor.shape[dim] != last - first:
             raise InvalidLoader(
-                f"{name} has {tensor.shape[dim]} samples along dim {dim}, but {last - first} were read; let collate_fn keep one for each, or "
-                "name its batch dim"
+                f"{name} has {tensor.shape[dim]} samples along dim {dim}, but {last - first} were "
+                "read; let collate_fn keep one for each, or name its batch dim"
             )
         for d, (start, stop) in enumerate(box):
             begin = start - first if d == dim else start
@@ -172,7 +174,8 @@ def _size_of(where: Step | World, batch_size: int | None, batch_dim: BatchDim) -
     if isinstance(where, World):
         if batch_size is None or batch_size < 1:
             raise InvalidLoader(
-                f"batch_size has to be the size of the whole batch of all ranks, 1 or more, not {batch_size}"
+                "batch_size has to be the size of the whole batch of all ranks, 1 or more, not "
+                f"{batch_size}"
             )
         return batch_size
     sizes = {
@@ -182,40 +185,38 @@ def _size_of(where: Step | World, batch_size: int | None, batch_dim: BatchDim) -
     if len(set(sizes.values())) != 1:
         shown = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "none"
         raise InvalidLoader(
-            f"the tensors of the batch do not agree on its size ({shown}); name the batch dim of each: batch_dim={{'inputs.0': 1}}, None "
-            "for one that has none"
+            f"the tensors of the batch do not agree on its size ({shown}); name the batch dim of "
+            "each: batch_dim={'inputs.0': 1}, None for one that has none"
         )
     planned = next(iter(sizes.values()))
     if batch_size not in (None, planned):
         raise InvalidLoader(
-            f"the plan is for batches of {planned}, not of {batch_size}; plan for that size, or leave batch_size out"
+            f"the plan is for batches of {planned}, not of {batch_size}; plan for that size, or "
+            "leave batch_size out"
         )
     return planned
 
 
 def _rows_of(where: Step | World, size: int, batch_dim: BatchDim) -> Rows:
-    """The rows of a batch that this rank reads: all that it needs of any tensor; one at least, to know its form."""
+    """The rows of a batch that this rank reads: all it needs of any tensor, at least one."""
     if isinstance(where, World):
         return size * where.rank // where.size, size * (where.rank + 1) // where.size
     homes = where.program.homes
-    found = [
-        homes[name][dim] for name, dim in _batch_dims(where, batch_dim).items() if name in homes
-    ]
-    found = [(start, stop) for start, stop in found if stop > start]
-    if not found:
-        return 0, 1
-    return min(start for start, _ in found), max(stop for _, stop in found)
+    dims = _batch_dims(where, batch_dim).items()
+    needed = [homes[name][dim] for name, dim in dims if name in homes]
+    needed = [(start, stop) for start, stop in needed if stop > start] or [(0, 1)]
+    return min(start for start, _ in needed), max(stop for _, stop in needed)
 
 
 def _batch_dims(step: Step, batch_dim: BatchDim) -> dict[str, int]:
     """The batch dim of each tensor of a step's batch that has one."""
-    found: dict[str, int] = {}
+    dims: dict[str, int] = {}
     for name in step.graph.inputs:
         tensor = step.graph.tensors[name]
         dim = _dim_of(name, batch_dim, tensor.type.rank)
         if tensor.role is Role.INPUT and dim is not None:
-            found[name] = dim
-    return found
+            dims[name] = dim
+    return dims
 
 
 def _dim_of(name: str, batch_dim: BatchDim, rank: int) -> int | None:
@@ -226,7 +227,7 @@ def _dim_of(name: str, batch_dim: BatchDim, rank: int) -> int | None:
 def _length(dataset: Dataset[Any]) -> int:
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise InvalidLoader(
-            f"{type(dataset).__name__} is a stream: it has no length and no numbered samples, so ranks cannot agree on their parts; use a "
-            "dataset with __len__ and __getitem__"
+            f"{type(dataset).__name__} is a stream: it has no length and no numbered samples, so "
+            "ranks cannot agree on their parts; use a dataset with __len__ and __getitem__"
         )
     return len(dataset)

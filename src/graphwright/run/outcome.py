@@ -1,4 +1,4 @@
-"""What came of a run: every step, every restart, the comparison, and the plan's prediction beside what was measured."""
+"""The outcome of a run: its steps, restarts and comparison, and the time predicted and measured."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from graphwright.plans import Plan, format_seconds
 from graphwright.run.check import Comparison
-from graphwright.run.elastic import Attempt
-from graphwright.run.training import Trained
+from graphwright.run.training import Attempt, StepRecord
 
 SHOWN = 5
 """Tensors of a comparison that are named."""
@@ -42,7 +41,8 @@ class Restart:
         """The restart in words."""
         where = "the beginning" if self.checkpoint is None else str(self.checkpoint)
         left = f"{self.num_workers} worker{'s' * (self.num_workers != 1)}"
-        return f"rank {self.lost_rank} is lost (exit code {self.exit_code}); going on with {left} from {where}"
+        lost = f"rank {self.lost_rank} is lost (exit code {self.exit_code})"
+        return f"{lost}; going on with {left} from {where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Outcome:
     """A run that ended well; `is_first` where this process is the one that tells of it."""
 
     plan: Plan
-    steps: tuple[Trained, ...] = ()
+    steps: tuple[StepRecord, ...] = ()
     restarts: tuple[Restart, ...] = ()
     checkpoint: Path | None = None
     comparison: Comparison | None = None
@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def measured(self) -> float | None:
-        """The median time of the steps under the last plan, but for the first of them, which sets up."""
+        """The median time of the steps under the last plan, but for the first, which sets up."""
         size = self.plan.cluster.num_devices
         steps = self.steps if self.comparison is None else self.comparison.steps
         made = [done.seconds for done in steps if done.num_workers == size]
@@ -66,21 +66,22 @@ class Outcome:
 
     def lines(self) -> list[str]:
         """All of it in a few words."""
-        found = []
+        lines = []
         if self.comparison is not None:
-            found += _compared(self.comparison)
+            lines += _compared(self.comparison)
         elif self.measured is None:
-            found.append("nothing was left to train")
+            lines.append("nothing was left to train")
         else:
-            found.append(self._timed(self.measured))
+            lines.append(self._timed(self.measured))
         first = next((done.step for done in self.steps if not isfinite(done.loss)), None)
         if first is not None:
-            found.append(
-                f"from step {first} on the loss is no number: try a lower learning rate, or look at the data"
+            lines.append(
+                f"from step {first} on the loss is not a finite number: try a lower learning rate, "
+                "or look at the data"
             )
         if self.checkpoint is not None:
-            found.append(f"saved {self.checkpoint}")
-        return found
+            lines.append(f"saved {self.checkpoint}")
+        return lines
 
     def _timed(self, measured: float) -> str:
         taken = f"a step took {format_seconds(measured)}"
@@ -94,7 +95,7 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """The same as data for JSON."""
         compared, figures = self.comparison, self.plan.figures
-        found = {
+        document = {
             "workers": self.plan.cluster.num_devices,
             "plan": self.plan.algorithm,
             "predicted_time": None if figures is None else figures.time,
@@ -105,29 +106,34 @@ class Outcome:
             "checkpoint": self.checkpoint,
             "check": None if compared is None else {**asdict(compared), "agrees": compared.agrees},
         }
-        return cast(dict[str, Any], _plain(found))
+        return cast(dict[str, Any], _plain(document))
 
 
-def _compared(found: Comparison) -> list[str]:
-    name, apart = found.worst
-    word = "the same" if found.agrees else "NOT THE SAME"
+def _compared(comparison: Comparison) -> list[str]:
+    name, worst = comparison.worst
+    word = "the same" if comparison.agrees else "NOT THE SAME"
     head = (
-        f"{word} as {found.against}: after {len(found.steps)} steps in {found.dtype}, the largest difference of {len(found.differences)} tensors is "
-        f"{apart:.2g} of the largest element ({name}; {found.tolerance:.0e} is allowed)"
+        f"{word} as {comparison.against}: after {len(comparison.steps)} steps in "
+        f"{comparison.dtype}, the largest difference of {len(comparison.differences)} tensors is "
+        f"{worst:.2g} of the largest element ({name}; {comparison.tolerance:.0e} is allowed)"
     )
+    pairs = list(zip(comparison.steps, comparison.expected_losses, strict=True))
     losses = [
-        f"step {done.step:>5}   loss {done.loss:<11.6g} on one device {loss:<11.6g} {format_seconds(done.seconds):>9}"
-        for done, loss in zip(found.steps, found.expected_losses, strict=True)
+        f"step {done.step:>5}   loss {done.loss:<11.6g} on one device {loss:<11.6g} "
+        f"{format_seconds(done.seconds):>9}"
+        for done, loss in pairs
     ]
-    rows = list(found.differences.items())[:SHOWN]
-    pairs = zip(found.steps, found.expected_losses, strict=True)
     if any(not isfinite(done.loss) and not isfinite(loss) for done, loss in pairs):
-        head += "\nThe loss is no number on one device either, so nothing can be compared: try a lower learning rate or another batch."
-    return [*losses, head, *(f"  {difference:9.2e}  {name}" for name, difference in rows)]
+        head += (
+            "\nThe loss is not a finite number on one device either, so nothing can be compared: "
+            "try a lower learning rate or another batch."
+        )
+    shown = list(comparison.differences.items())[:SHOWN]
+    return [*losses, head, *(f"  {difference:9.2e}  {name}" for name, difference in shown)]
 
 
 def _plain(value: object) -> object:
-    """What JSON can hold: paths as text, and null for a number that is none."""
+    """What JSON can hold: paths as text, and null for a number that is not finite."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
 import graphwright as gw
 from graphwright.errors import UnsupportedOptimizer
-from graphwright.partition.recipes.plain import baseline
+from graphwright.partition import baseline
 
 
 def make(optimizer=torch.optim.Adam, **options):

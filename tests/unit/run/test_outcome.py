@@ -7,17 +7,17 @@ from torch import nn
 import graphwright as gw
 from graphwright.partition import replicate
 from graphwright.run.outcome import Outcome
-from graphwright.run.training import Trained
+from graphwright.run.training.loop import StepRecord
 
 
 @pytest.mark.parametrize(
     ("losses", "told"),
-    [((2.0, 1.0), None), ((2.0, float("inf"), float("nan")), "from step 2 on the loss is no number")],
+    [((2.0, 1.0), None), ((2.0, float("inf"), float("nan")), "from step 2 on the loss is not a finite number")],
 )  # fmt: skip
 def test_a_loss_that_is_no_number_is_told(losses, told):
     graph = gw.capture(nn.Linear(2, 1), nn.functional.mse_loss, (torch.ones(2, 2), torch.ones(2, 1)))  # fmt: skip
     steps = tuple(
-        Trained(step=number, loss=loss, seconds=1.0, num_workers=1)
+        StepRecord(step=number, loss=loss, seconds=1.0, num_workers=1)
         for number, loss in enumerate(losses, 1)
     )
     lines = Outcome(plan=replicate(graph, "local:1"), steps=steps).lines()

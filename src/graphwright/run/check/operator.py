@@ -3,11 +3,12 @@
 Three things must hold on any inputs, and all are checked by running the kernel itself:
 
 1. `reference`, which knows the description alone, gives what the kernel gives;
-2. for every derived split, the kernel run on the parts' regions, and joined as the split says, gives it too;
-3. where the operator is said to be linear in some arguments, the kernel adds up: op(a1 + a2) = op(a1) + op(a2).
+2. so does the kernel run on the regions of a split's parts, and joined as the split says;
+3. where the operator is said to be linear in arguments, it adds up: op(a1 + a2) = op(a1) + op(a2).
 
-Of a random operator only the types are checked, of the whole and of every part: PyTorch's kernels draw from a stream, so that
-their parts draw other numbers than the whole. What runs a plan draws by position (see `describe.expression.Random`).
+Of a random operator only the types are checked, of the whole and of every part: PyTorch's kernels
+draw from a stream, so that their parts draw other numbers than the whole. What runs a plan draws by
+position (see `describe.expression.Random`).
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ def check_operator(
     tolerance: float | None = None,
     values: bool = True,
 ) -> tuple[Split, ...]:
-    """Raise `WrongDescription` unless the description of `op` is true for this call; return the splits checked.
+    """Raise `WrongDescription` unless `op` is described truly for this call; the splits checked.
 
-    Attributes with a default may be left out. `tolerance` is relative to the largest output; if not given, it is
-    that of the least precise dtype in the call: 1e-9 for float64, 1e-4 for float32, 2e-2 for half precision. A wrong
-    description shows most clearly in float64. Without `values` the description is not evaluated, element by element,
-    which takes long on larger inputs. A call that the operator does not take is an `InvalidCall`.
+    Attributes with a default may be left out. `tolerance` is relative to the largest output; if not
+    given, it is that of the least precise dtype in the call: 1e-9 for float64, 1e-4 for float32,
+    2e-2 for half precision. A wrong description shows most clearly in float64. Without `values` the
+    description is not evaluated element by element, which takes long on larger inputs. A call that
+    the operator does not take is an `InvalidCall`.
     """
     description = description or require(op)
     attrs, inputs = complete_call(op, attrs, inputs)
@@ -66,8 +68,8 @@ def check_operator(
         return derived
     if values:
         arrays = [None if t is None else to_numpy(t) for t in inputs]
-        found = reference_of(description, _without_half(attrs), arrays, types)
-        call.compare("by its description", [torch.from_numpy(array.copy()) for array in found])
+        evaluated = reference_of(description, _without_half(attrs), arrays, types)
+        call.compare("by its description", [torch.from_numpy(array.copy()) for array in evaluated])
     for split in derived:
         for cuts in cut_positions(split, num_parts):
             try:
@@ -98,8 +100,8 @@ class _Call:
     outputs: tuple[torch.Tensor, ...]
     tolerance: float
 
-    def compare(self, how: str, found: Sequence[torch.Tensor]) -> None:
-        for number, (want, got) in enumerate(zip(self.outputs, found, strict=True)):
+    def compare(self, how: str, outputs: Sequence[torch.Tensor]) -> None:
+        for number, (want, got) in enumerate(zip(self.outputs, outputs, strict=True)):
             if got.shape != want.shape or not self.close(got.to(want), want):
                 shapes = ", ".join(
                     "absent" if t is None else str(tensor_type(t)) for t in self.inputs
@@ -110,7 +112,7 @@ class _Call:
                 )
 
     def check_types(self, types: Types, splits: Sequence[Split], num_parts: Sequence[int]) -> None:
-        """What the kernel makes has the type that it made before, and that of a part's region for the part."""
+        """The kernel makes the same types again, and those of a part's regions for the part."""
         again = types_of(self.inputs, call_kernel(self.op, self.inputs, self.attrs))
         if again != types:
             raise WrongDescription(f"{self.op} is random: it makes {types} first and then {again}")
@@ -130,7 +132,8 @@ class _Call:
                     )
                     if (got := tuple(map(tensor_type, made))) != wanted:
                         raise WrongDescription(
-                            f"{self.op}: [{lo}, {end}) of {split.index} has the types {got}, not {wanted}"
+                            f"{self.op}: [{lo}, {end}) of {split.index} has the types {got}, not "
+                            f"{wanted}"
                         )
 
     def close(self, got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -162,15 +165,15 @@ class _Call:
 
 def cut_positions(split: Split, num_parts: Sequence[int]) -> list[tuple[int, ...]]:
     """Balanced and deliberately uneven cuts."""
-    found: list[tuple[int, ...]] = []
+    cuts: list[tuple[int, ...]] = []
     for count in num_parts:
         if count <= split.max_parts:
-            found.append(split.cuts(count))
+            cuts.append(split.cuts(count))
             if split.max_parts > count:  # the first part takes all that the others can spare
                 sizes = [split.max_parts - count + 1] + [1] * (count - 1)
                 uneven = [min(split.extent, n * split.quantum) for n in accumulate(sizes)]
-                found.append((0, *uneven))
-    return list(dict.fromkeys(found))
+                cuts.append((0, *uneven))
+    return list(dict.fromkeys(cuts))
 
 
 def types_of(inputs: Inputs, outputs: Sequence[torch.Tensor]) -> Types:

@@ -1,7 +1,7 @@
-"""Run an operator part by part, as one of its splits or a tiling by several says, and put the results together.
+"""Run an operator part by part, as a split or a tiling by several says, and join the results.
 
-This is what a device does for its share of an operator: cut the regions out of the inputs (a halo included, and a fill
-value beyond the edges), call the kernel with the part's own attributes, and join.
+This is what a device does for its share of an operator: cut the regions out of the inputs (a halo
+included, and a fill value beyond the edges), call the kernel with the part's own attributes, join.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run_part(
     ]
     if part.mask is None:
         return kernel(split, part, local)
-    held = _hold(part.mask, part.lo, part.end, local)
+    held = _mask_rows(part.mask, part.lo, part.end, local)
     return _hide(part.mask, held, kernel(split, part, local))
 
 
@@ -104,7 +104,7 @@ def run_tile(op: str, tiling: Tiling, number: int, inputs: Inputs) -> tuple[torc
     for mask, bounds in zip(tiling.masks, tiling.bounds, strict=True):
         if mask is not None:
             lo, end = bounds[number].tolist()
-            masks.append((mask, _hold(mask, lo, end, local)))
+            masks.append((mask, _mask_rows(mask, lo, end, local)))
     outputs = call_kernel(op, local, tiling.classes[tiling.class_of[number]].attrs)
     for mask, held in masks:
         outputs = _hide(mask, held, outputs)
@@ -123,8 +123,8 @@ def cut_region(tensor: torch.Tensor, region: Region) -> torch.Tensor:
     return cut(tensor, [(s.start, s.stop) for s in region], [s.fill for s in region])
 
 
-def _hold(mask: Mask, lo: int, end: int, local: list[torch.Tensor | None]) -> torch.Tensor:
-    """Move the index down to the rows [lo, end), and say which of its elements are there; a scatter's source is 0 elsewhere."""
+def _mask_rows(mask: Mask, lo: int, end: int, local: list[torch.Tensor | None]) -> torch.Tensor:
+    """Move an index to the rows [lo, end); which of its elements those are, else a source is 0."""
     index = local[mask.index]
     assert index is not None
     held = find_rows(index, lo, end)
@@ -139,7 +139,7 @@ def _hold(mask: Mask, lo: int, end: int, local: list[torch.Tensor | None]) -> to
 def _hide(
     mask: Mask, held: torch.Tensor, outputs: tuple[torch.Tensor, ...]
 ) -> tuple[torch.Tensor, ...]:
-    """What a lookup found, 0 for rows that another part holds."""
+    """A lookup's result, 0 for rows that another part holds."""
     if mask.scattered is not None:
         return outputs
     return tuple(hide_rows(out, held, mask.dims) for out in outputs)
@@ -171,7 +171,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 
 def tolerance_of(*tensors: torch.Tensor) -> float:
-    """How far two ways to compute the same may differ, by the least precise dtype that takes part."""
+    """How far two ways to compute the same may differ, by the least precise dtype involved."""
     rounded = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
     coarse = max((torch.finfo(dtype).eps for dtype in rounded), default=0.0)
     return 2e-2 if coarse > 1e-6 else 1e-4 if coarse > 1e-12 else 1e-9

@@ -1,35 +1,35 @@
-"""Is it the same training? Some steps under a plan on all ranks, the same steps on one device, and how far apart every tensor is.
+"""Is it the same training? Train under a plan and on one device, and compare every tensor.
 
-    all ranks      make -> compile -> steps -> values, whole      \\
-                                                                    largest difference of each tensor, on rank 0
-    rank 0 alone   make -> eager PyTorch -> steps -> values       /
+    all ranks      make -> compile -> steps -> values, whole    \\
+                                                                  largest differences, on rank 0
+    rank 0 alone   make -> eager PyTorch -> steps -> values     /
 
-Compared in float64, where a difference is a mistake and not rounding: in float32 a gradient that is zero but for rounding (the bias of
-attention's keys) moves a parameter under Adam by as much as any other. PyTorch draws other random numbers than a plan does, so that a
-model with dropout is compared with a plan for one device.
+Compared in float64, where a difference is a mistake and not rounding: in float32 a gradient that is
+zero but for rounding (the bias of attention's keys) moves a parameter under Adam by as much as any
+other. PyTorch draws other random numbers than a plan does, so a model with dropout is compared with
+a plan for one device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from math import isnan
 
 import torch
 from torch import nn
 
 from graphwright.aten import bind, call, make_optimizer, map_tensors, split_batch
+from graphwright.capture import Parts, Trainable
+from graphwright.describe import is_random
 from graphwright.ir import Graph
 from graphwright.lower import lower
 from graphwright.machine import cluster
-from graphwright.plans import Plan
+from graphwright.plans import Plan, make_plan
 from graphwright.run.processes import World, world
-from graphwright.run.random import is_random
-from graphwright.run.step import Step, kept_inputs
+from graphwright.run.step import RankProgram, Step, kept_inputs
 from graphwright.run.training import (
     JOIN_SECONDS,
-    Trainable,
-    Trained,
+    StepRecord,
     Training,
     compile_training,
     make_seeded,
@@ -37,28 +37,17 @@ from graphwright.run.training import (
 )
 
 TOLERANCE = {"float64": 1e-7}
-"""Difference over the largest element that counts as rounding; `LOOSE` for what is not computed in float64."""
+"""Difference, relative to the largest element, that is rounding; `LOOSE` for other dtypes."""
 LOOSE = 1e-3
 FLOOR = 1e-6
 """A tensor whose largest element is smaller than this is compared with this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """A training step in parts, changed from those of a workload."""
-
-    model: nn.Module
-    loss_fn: Any
-    batch: Any
-    optimizer: Any
-    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """How far apart all tensors are, the farthest first, and what was compared with what."""
 
-    steps: tuple[Trained, ...]
+    steps: tuple[StepRecord, ...]
     expected_losses: tuple[float, ...]
     dtype: str
     against: str
@@ -68,7 +57,7 @@ class Comparison:
     @property
     def agrees(self) -> bool:
         """Whether all differences are rounding."""
-        return all(found <= self.tolerance for found in self.differences.values())
+        return all(difference <= self.tolerance for difference in self.differences.values())
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -77,23 +66,25 @@ class Comparison:
 
 
 def compare(training: Training, in_double: bool) -> Comparison | None:
-    """Train both ways; what came of it on rank 0, None on the others."""
+    """Train both ways; the comparison on rank 0, None on the others."""
     here = world(timeout=JOIN_SECONDS)
     workload = make_seeded(training)
     workload = doubled(workload) if in_double else workload
     step = compile_training(training, workload)
     steps = [timed_step(step, workload.batch) for _ in range(training.num_steps)]
-    found = step.values()
+    trained = step.values()
     if here.rank:
         return None
     again = make_seeded(training)
     again = doubled(again) if in_double else again
-    needs_plan = any(is_random(n.op) for n in training.graph.nodes) or _is_meta(again.model)
+    needs_plan = any(is_random(training.graph, n) for n in training.graph.nodes) or _is_meta(
+        again.model
+    )
     train = _train_planned if needs_plan else _train_eagerly
     expected, expected_losses = train(training, again)
-    differences = {name: _apart(found[name], value) for name, value in expected.items()}
+    differences = {name: _difference(trained[name], value) for name, value in expected.items()}
     differences["loss"] = max(
-        _apart(*torch.tensor([done.loss, loss], dtype=torch.float64))
+        _difference(*torch.tensor([done.loss, loss], dtype=torch.float64))
         for done, loss in zip(steps, expected_losses, strict=True)
     )
     dtype = "float64" if in_double else "its own dtype"
@@ -155,11 +146,11 @@ def _train_planned(
     model = workload.model
     optimizer = make_optimizer(workload.optimizer, workload.optimizer_options, model)
     alone = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"), backend=None)
-    plan = Plan(strategies={}, cluster=cluster("local:1"), graph_hash=training.graph.hash)
-    program = lower(training.graph, plan).program(0)
-    step = Step(
-        alone, training.graph, plan, program, model, workload.loss_fn, optimizer, training.seed
-    )
+    graph = training.graph
+    plan = make_plan(graph, cluster("local:1"), {})
+    program = lower(graph, plan).program(0)
+    start = RankProgram(world=alone, graph=graph, plan=plan, program=program)
+    step = Step(start, model, workload.loss_fn, optimizer, training.seed)
     losses = [float(step(workload.batch)) for _ in range(training.num_steps)]
     return step.values(), losses
 
@@ -168,10 +159,10 @@ def _is_meta(model: nn.Module) -> bool:
     return any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
 
 
-def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference, over the largest element that is expected; infinite where a number is none."""
+def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference, relative to the largest expected element; infinite for nan."""
     if not expected.numel():
         return 0.0
-    a, b = found.detach().cpu().double(), expected.detach().cpu().double()
-    apart = float((a - b).abs().max() / b.abs().max().clamp(min=FLOOR))
-    return apart if apart == apart else float("inf")
+    a, b = actual.detach().cpu().double(), expected.detach().cpu().double()
+    difference = float((a - b).abs().max() / b.abs().max().clamp(min=FLOOR))
+    return float("inf") if isnan(difference) else difference

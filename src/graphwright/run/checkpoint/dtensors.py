@@ -1,25 +1,26 @@
-"""Parts of tensors as PyTorch's DTensors, and back.
+"""Shards as PyTorch's DTensors, and back.
 
-    10 elements, 4 ways       ours                     0 2 5 7 10       balanced
-                              torch.chunk, as DTensor  0 3 6 9 10       ceil(10 / 4) each, the last takes what is left
-    (Split(0), Split(0))      ours                     one cut in 2 * 2 parts
-                              DTensor                  cut in 2, and each of these again in 2
+    10 elements, 4 ways       ours       0 2 5 7 10       balanced
+                              DTensor    0 3 6 9 10       as torch.chunk: ceil(10 / 4), the rest
+    (Split(0), Split(0))      ours       one cut in 2 * 2 parts
+                              DTensor    cut in 2, and each of these again in 2
 
-Where the cuts differ, processes send each other what is missing (`reshard`). DTensor's cuts are `pieces` to us, so that
-the way back needs no communication at all.
+Where the cuts differ, processes send each other what is missing (`reshard`). DTensor's cuts are
+`pieces` to us, so that the way back needs no communication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from graphwright.aten import tensor_type
 from graphwright.errors import InvalidShard
-from graphwright.ir import TensorType
 from graphwright.plans import (
     Box,
     Mesh,
@@ -34,12 +35,12 @@ from graphwright.plans import (
 )
 from graphwright.run.checkpoint.shards import (
     Shard,
-    cut,
     distinct_boxes,
     held_box,
     is_empty,
     overlap,
     sizes,
+    view_box,
 )
 from graphwright.run.processes import rank_and_size
 
@@ -52,35 +53,34 @@ _REDUCERS = {"sum": "sum", "max": "max", "min": "min", "prod": "product"}
 
 
 def to_dtensor(shard: Shard, device_mesh: DeviceMesh) -> DTensor:
-    """The same tensor as a DTensor on a mesh of the same shape and ranks; called by all of them together."""
+    """The same tensor as a DTensor on a mesh of the same shape and ranks; all of them call this."""
     from torch.distributed.tensor import DTensor
 
     ours = shard.sharding.mesh
     theirs = mesh_of(device_mesh)
     if theirs != ours and theirs.devices == ours.devices and len(ours) == 1:  # it may have no axes
         alone = Sharding(theirs, (Replicated(),) * len(theirs.shape))
-        shard = Shard(name=shard.name, type=shard.type, sharding=alone, local=shard.local)
+        shard = replace(shard, sharding=alone)
     elif theirs != ours:
         raise InvalidShard(
-            f"{shard.name} lies on the devices {ours.devices} in the shape {ours.shape}, but the device mesh has "
-            f"{theirs.devices} in {theirs.shape}; make it with init_device_mesh(device, {ours.shape})"
+            f"{shard.name} lies on the devices {ours.devices} in the shape {ours.shape}, but the "
+            f"device mesh has {theirs.devices} in {theirs.shape}; make it with "
+            f"init_device_mesh(device, {ours.shape})"
         )
     shape = shard.type.shape
     placements = [_to_torch(placement, shard.name) for placement in shard.sharding.placements]
     local = reshard(shard, torch_cuts(shard.sharding, shape)).local
-    strides = (
-        tuple(accumulate([1, *reversed(shape[1:])], lambda a, b: a * b))[::-1] if shape else ()
-    )
+    strides = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(
         local.contiguous(), device_mesh, placements, shape=torch.Size(shape), stride=strides
     )
 
 
 def from_dtensor(name: str, tensor: DTensor, sharding: Sharding | None = None) -> Shard:
-    """What this process holds of a DTensor, without communication, or under another sharding of the same mesh."""
+    """What this process holds of a DTensor, as it is cut or under another sharding of its mesh."""
     mesh = mesh_of(tensor.device_mesh)
     placements = tuple(_from_torch(placement, name) for placement in tensor.placements)
-    type = TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+    type = tensor_type(tensor)
     cuts = torch_cuts(Sharding(mesh, placements), type.shape)
     shard = Shard(name=name, type=type, sharding=cuts, local=tensor.to_local().detach())
     return shard if sharding is None else reshard(shard, sharding)
@@ -108,56 +108,53 @@ def torch_cuts(sharding: Sharding, shape: tuple[int, ...]) -> Sharding:
 
 
 def reshard(shard: Shard, sharding: Sharding) -> Shard:
-    """The same tensor under other cuts or splits of the same mesh; Partial axes stay. Called by all of the mesh together."""
+    """The same tensor under other cuts or splits of its mesh; all of the mesh call this."""
     rank, _ = rank_and_size()
     mesh, shape = shard.sharding.mesh, shard.type.shape
-    partial = [isinstance(p, Partial) and p for p in shard.sharding.placements]
-    if sharding.mesh != mesh or partial != [
-        isinstance(p, Partial) and p for p in sharding.placements
-    ]:
+    partial, wanted_partial = (
+        [isinstance(p, Partial) and p for p in s.placements] for s in (shard.sharding, sharding)
+    )
+    if sharding.mesh != mesh or partial != wanted_partial:
         raise InvalidShard(
-            f"{shard.name} cannot go from {shard.sharding} to {sharding}: only cuts can change here, not the mesh or what is Partial"
+            f"{shard.name} cannot go from {shard.sharding} to {sharding}: only cuts can change "
+            "here, not the mesh or what is Partial"
         )
     box = held_box(shard, rank)
-    if box is None:
-        return Shard(name=shard.name, type=shard.type, sharding=sharding, local=shard.local)
-    wanted = [as_box(row) for row in boxes(sharding, shape)]
-    if all(
-        as_box(row) == want for row, want in zip(boxes(shard.sharding, shape), wanted, strict=True)
-    ):
-        return Shard(name=shard.name, type=shard.type, sharding=sharding, local=shard.local)
+    wanted = [as_box(bounds) for bounds in boxes(sharding, shape)]
+    if box is None or wanted == [as_box(bounds) for bounds in boxes(shard.sharding, shape)]:
+        return replace(shard, sharding=sharding)
     terms = part_numbers(mesh, tuple(axis for axis, is_term in enumerate(partial) if is_term))
     moves = _moves(
-        [as_box(row) for row in distinct_boxes(shard.sharding, shape, shard.name)],
+        [as_box(bounds) for bounds in distinct_boxes(shard.sharding, shape, shard.name)],
         wanted,
         terms.tolist(),
     )
     position = mesh.devices.index(rank)
     local = shard.local.new_empty(sizes(wanted[position]))
     _exchange(shard.local.detach(), box, local, wanted[position], moves, position, mesh.devices)
-    return Shard(name=shard.name, type=shard.type, sharding=sharding, local=local)
+    return replace(shard, sharding=sharding, local=local)
 
 
 def _moves(own: list[Box], wanted: list[Box], terms: Sequence[int]) -> list[tuple[int, int, Box]]:
-    """(from, to, box) of everything that some device lacks; of several replicas, itself, or one after the other."""
+    """(from, to, box) of all that devices need; from itself if it can, else replicas in turn."""
     holders: dict[tuple[int, Box], list[int]] = {}
     for device, box in enumerate(own):
         holders.setdefault((terms[device], box), []).append(device)
-    found = []
+    moves = []
     for (term, box), replicas in holders.items():
         for device, want in enumerate(wanted):
             common = overlap(box, want)
             if terms[device] == term and not is_empty(common):
                 sender = device if device in replicas else replicas[device % len(replicas)]
-                found.append((sender, device, common))
-    return found
+                moves.append((sender, device, common))
+    return moves
 
 
 def _exchange(
     local: torch.Tensor,
     box: Box,
-    made: torch.Tensor,
-    want: Box,
+    target: torch.Tensor,
+    wanted: Box,
     moves: list[tuple[int, int, Box]],
     position: int,
     ranks: tuple[int, ...],
@@ -165,21 +162,21 @@ def _exchange(
     """Send and receive bytes, whatever the dtype: not every backend knows every one."""
     import torch.distributed as dist
 
-    calls, arrived = [], []
+    calls, received = [], []
     for sender, receiver, common in moves:
         if sender == receiver == position:
-            cut(made, want, common).copy_(cut(local, box, common))
+            view_box(target, wanted, common).copy_(view_box(local, box, common))
         elif sender == position:
-            sent = cut(local, box, common).contiguous().reshape(-1).view(torch.uint8)
+            sent = view_box(local, box, common).contiguous().reshape(-1).view(torch.uint8)
             calls.append(dist.P2POp(dist.isend, sent, ranks[receiver]))
         elif receiver == position:
-            came = local.new_empty(sizes(common))
-            arrived.append((common, came))
-            calls.append(dist.P2POp(dist.irecv, came.view(-1).view(torch.uint8), ranks[sender]))
+            buffer = local.new_empty(sizes(common))
+            received.append((common, buffer))
+            calls.append(dist.P2POp(dist.irecv, buffer.view(-1).view(torch.uint8), ranks[sender]))
     for work in dist.batch_isend_irecv(calls) if calls else []:
         work.wait()
-    for common, came in arrived:
-        cut(made, want, common).copy_(came)
+    for common, buffer in received:
+        view_box(target, wanted, common).copy_(buffer)
 
 
 def _chunks(whole: tuple[int, int], ways: int) -> list[tuple[int, int]]:
@@ -214,5 +211,6 @@ def _from_torch(placement: TorchPlacement, name: str) -> Placement:
     if isinstance(placement, tensor.Partial) and placement.reduce_op in ours:
         return Partial(ours[placement.reduce_op])
     raise InvalidShard(
-        f"{name} is placed by {placement!r}, for which there is no sharding; redistribute it to Shard or Replicate first"
+        f"{name} is placed by {placement!r}, for which there is no sharding; redistribute it to "
+        "Shard or Replicate first"
     )

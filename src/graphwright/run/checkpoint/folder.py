@@ -1,10 +1,12 @@
-"""Folders of checkpoints on disk: complete ones have a name, one being written is hidden until it is renamed.
+"""Folders of checkpoints on disk: complete ones have a name, one being written is hidden.
 
     directory/000001-step-10/       complete
               000002-step-20/       complete, and the `latest`
-              .saving-3f91c2d0/     being written; or left behind by a process that was killed, and removed by the next save
+              .saving-3f91c2d0/     being written, or left by a process that was killed: removed by
+                                    the next save
 
-Folders are numbered in the order of saving, so the newest is known by its name, also when a run went back to an earlier step.
+Folders are numbered in the order of saving, so the newest is known by its name, also after a run
+went back to an earlier step.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 
 from graphwright.errors import CheckpointNotSaved, InvalidCheckpoint
 from graphwright.run.checkpoint.index import INDEX
-from graphwright.run.processes import together
+from graphwright.run.processes import gather_results
 
 _NAME = re.compile(r"(\d{6,})-step-\d+")
 _HIDDEN = ".saving-"
@@ -30,24 +32,23 @@ def latest(directory: str | os.PathLike[str]) -> Path | None:
     return next((path for _, path in _numbered(Path(directory)) if (path / INDEX).is_file()), None)
 
 
-def find(path: Path) -> Path:
+def find_checkpoint(path: Path) -> Path:
     """The checkpoint at `path`, or the newest in it."""
     if (path / INDEX).is_file():
         return path
-    found = latest(path)
-    if found is None:
-        what = (
-            "holds none" if path.is_dir() else "is no folder" if path.exists() else "does not exist"
-        )
+    newest = latest(path)
+    if newest is None:
+        what = "holds none" if path.is_dir() else "is not a folder"
         raise InvalidCheckpoint(
-            f"{path} is no checkpoint: it {what}. Give a folder with {INDEX}, like 000001-step-10, or one that holds such folders"
+            f"{path} is not a checkpoint: it {what if path.exists() else 'does not exist'}. Give a "
+            f"folder with {INDEX}, like 000001-step-10, or one that holds such folders"
         )
-    return found
+    return newest
 
 
 @contextmanager
 def hidden_folder(directory: Path, rank: int) -> Iterator[Path]:
-    """A new folder that all processes write into, gone at the end unless it was renamed."""
+    """A new folder that all processes write into, removed at the end unless it was renamed."""
     locks: list[int] = []
 
     def begin() -> str:
@@ -68,9 +69,9 @@ def hidden_folder(directory: Path, rank: int) -> Iterator[Path]:
             )
 
     try:
-        made = Path(together(begin)[0])
+        made = Path(gather_results(begin)[0])
         try:
-            together(check)
+            gather_results(check)
             yield made
         finally:
             if not rank:
@@ -105,10 +106,8 @@ def _numbered(directory: Path) -> list[tuple[int, Path]]:
         names = os.listdir(directory)
     except OSError:
         return []
-    found = [
-        (int(match[1]), directory / name) for name in names if (match := _NAME.fullmatch(name))
-    ]
-    return sorted(found, reverse=True)
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    return sorted(((int(match[1]), directory / match[0]) for match in matches), reverse=True)
 
 
 def _remove(old: Path) -> None:

@@ -1,9 +1,10 @@
-"""The index of a checkpoint, `graphwright.json`: what it holds and where, checked before anything is believed.
+"""The index of a checkpoint, `graphwright.json`: what it holds and where, checked when it is read.
 
-{"format": "graphwright checkpoint", "version": 1, "step": 40, "extra": {...},
- "tensors": {"fc.weight": {"type": "float32[8, 6]",
-                           "chunks": [{"start": [0, 0], "sizes": [4, 6], "file": "__0_0.distcp", "offset": 0, "bytes": 1465},
-                                      {"start": [4, 0], ...}]}}}
+{"format": "graphwright checkpoint", "version": 1, "step": 40, "extra": {...}, "tensors":
+   {"fc.weight": {"type": "float32[8, 6]",
+                  "chunks": [{"start": [0, 0], "sizes": [4, 6],
+                              "file": "__0_0.distcp", "offset": 0, "bytes": 1465},
+                             {"start": [4, 0], ...}]}}}
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ class Index:
 
 
 def read_index(path: Path) -> Index:
-    """Read and check the index of the checkpoint at `path`, and that its files are there with all their bytes."""
+    """Read and check the index of the checkpoint at `path`, and that its files are complete."""
     try:
         document = json.loads((path / INDEX).read_bytes())
     except FileNotFoundError as error:
         raise InvalidCheckpoint(
-            f"{path} is no checkpoint: {INDEX} is not there; a checkpoint is a folder like 000001-step-10, "
-            "made by saving, and one that was not saved to its end has none"
+            f"{path} is not a checkpoint: it has no {INDEX}; a checkpoint is a folder like "
+            "000001-step-10, and one that was not saved to its end has no index"
         ) from error
     except (OSError, ValueError) as error:
         raise InvalidCheckpoint(f"cannot read {path / INDEX}: {error}") from error
@@ -67,14 +68,14 @@ def read_index(path: Path) -> Index:
         raise InvalidCheckpoint(f"{path / INDEX} is not the index of a checkpoint")
     if document.get("version") != VERSION:
         raise InvalidCheckpoint(
-            f"{path} has version {document.get('version')!r} of the format and this Graphwright reads version {VERSION}; "
-            "use the version that wrote it"
+            f"{path} has version {document.get('version')!r} of the format, and this Graphwright "
+            f"reads version {VERSION}; use the version that wrote it"
         )
     try:
         index = Index(
             step=int(document["step"]),
             extra=dict(document["extra"]),
-            tensors={name: _entry(found) for name, found in document["tensors"].items()},
+            tensors={name: _entry(entry) for name, entry in document["tensors"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError, InvalidGraph) as error:
         raise InvalidCheckpoint(f"{path / INDEX} is damaged: {error!r}") from error
@@ -82,9 +83,9 @@ def read_index(path: Path) -> Index:
     return index
 
 
-def _entry(found: Any) -> Entry:
-    type = parse_type(found["type"])
-    chunks = tuple(_chunk(chunk, type) for chunk in found["chunks"])
+def _entry(document: Any) -> Entry:
+    type = parse_type(document["type"])
+    chunks = tuple(_chunk(chunk, type) for chunk in document["chunks"])
     if sum(prod(sizes(chunk.box)) for chunk in chunks) != type.numel:
         raise ValueError(f"the chunks of a {type} do not make the whole of it")
     if len({tuple(start for start, _ in chunk.box) for chunk in chunks}) != len(chunks):
@@ -92,20 +93,18 @@ def _entry(found: Any) -> Entry:
     return Entry(type=type, chunks=chunks)
 
 
-def _chunk(found: Any, type: TensorType) -> Chunk:
+def _chunk(document: Any, type: TensorType) -> Chunk:
     box = tuple(
         (int(start), int(start) + int(size))
-        for start, size in zip(found["start"], found["sizes"], strict=True)
+        for start, size in zip(document["start"], document["sizes"], strict=True)
     )
     inside = zip(box, type.shape, strict=True)
     if not all(0 <= start <= stop <= size for (start, stop), size in inside):
         raise ValueError(f"the chunk {box} lies outside of {type}")
-    chunk = Chunk(
-        box=box, file=str(found["file"]), offset=int(found["offset"]), bytes=int(found["bytes"])
-    )
-    if Path(chunk.file).name != chunk.file or chunk.offset < 0 or chunk.bytes < 0:
-        raise ValueError(f"{chunk.file!r} at {chunk.offset} is no place in this folder")
-    return chunk
+    file, offset, bytes = str(document["file"]), int(document["offset"]), int(document["bytes"])
+    if Path(file).name != file or offset < 0 or bytes < 0:
+        raise ValueError(f"{file!r} at {offset} is not a place in this folder")
+    return Chunk(box=box, file=file, offset=offset, bytes=bytes)
 
 
 def _check_files(path: Path, index: Index) -> None:
@@ -115,12 +114,14 @@ def _check_files(path: Path, index: Index) -> None:
             needed[chunk.file] = max(needed[chunk.file], chunk.offset + chunk.bytes)
     for file, bytes in sorted(needed.items()):
         try:
-            found = (path / file).stat().st_size
+            size = (path / file).stat().st_size
         except OSError as error:
             raise InvalidCheckpoint(
-                f"{path} is not complete: {file} cannot be read ({error.strerror}); copy the whole folder"
+                f"{path} is not complete: {file} cannot be read ({error.strerror}); copy the whole "
+                "folder again"
             ) from error
-        if found < bytes:
+        if size < bytes:
             raise InvalidCheckpoint(
-                f"{path} is not complete: {file} has {found} bytes of {bytes}; copy the whole folder again"
+                f"{path} is not complete: {file} has {size} bytes of {bytes}; copy the whole "
+                "folder again"
             )

@@ -1,10 +1,10 @@
-"""What one process holds of a tensor, and who of several holders answers for which elements.
+"""What one process holds of a tensor, and which of several holders writes which elements.
 
-    int64[10] in the pieces [0, 4) [3, 7) [6, 10)       a halo of one: elements 3 and 6 are held twice
-    distinct_boxes                                      [0, 4) [4, 7) [7, 10)
+    int64[10] in the pieces [0, 4) [3, 7) [6, 10)     a halo of one: elements 3 and 6 are held twice
+    distinct_boxes                                    [0, 4) [4, 7) [7, 10)
 
-Devices are numbered as the processes are, so the device of a process is its rank. Replicas keep equal boxes: who of them
-acts is chosen by the one who asks.
+Devices are numbered as the processes are, so the device of a process is its rank. Replicas keep
+equal boxes: the caller chooses which of them acts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from graphwright.aten import tensor_type
 from graphwright.errors import InvalidShard
 from graphwright.ir import TensorType
 from graphwright.plans import Box, Sharding, as_box, boxes
+from graphwright.run.program import window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shard:
-    """The part of one tensor that this process holds: `local` is its box of a tensor of `type` under `sharding`."""
+    """What this process holds of a tensor: `local` is its box of a `type` under `sharding`."""
 
     name: str
     type: TensorType
@@ -33,8 +35,8 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A box of a tensor of `type`, and what lies there or shall lie there."""
+class BoxedTensor:
+    """A box of a tensor of `type`, and the memory that it is written from or read into."""
 
     type: TensorType
     box: Box
@@ -42,27 +44,28 @@ class Part:
 
 
 def held_box(shard: Shard, rank: int) -> Box | None:
-    """Where `local` lies in the whole tensor, or None for a process outside of the mesh; refuses one that does not fit."""
+    """Where `local` lies in the whole tensor; None outside of the mesh. Raises on a misfit."""
     if rank not in shard.sharding.mesh.devices:
         return None
     position = shard.sharding.mesh.devices.index(rank)
     box = as_box(boxes(shard.sharding, shard.type.shape)[position])
-    local, found = shard.local, str(shard.local.dtype).removeprefix("torch.")
+    local, expected = shard.local, TensorType(sizes(box), shard.type.dtype)
     if local.layout != torch.strided or local.is_meta:
         raise InvalidShard(
-            f"{shard.name} on rank {rank} is a {'meta' if local.is_meta else 'sparse'} tensor; give a dense one with values"
+            f"{shard.name} on rank {rank} is a {'meta' if local.is_meta else 'sparse'} tensor; "
+            "give a dense one with values"
         )
-    if tuple(local.shape) != sizes(box) or found != shard.type.dtype:
+    if tensor_type(local) != expected:
         raise InvalidShard(
             f"{shard.name} is {shard.type} under {shard.sharding}, of which rank {rank} holds "
-            f"{TensorType(sizes(box), shard.type.dtype)} at {show(box)}; its local tensor is {found}{list(local.shape)}"
+            f"{expected} at {show(box)}; its local tensor is {tensor_type(local)}"
         )
     return box
 
 
 def distinct_boxes(sharding: Sharding, shape: tuple[int, ...], name: str) -> NDArray[np.int64]:
-    """As `boxes`, less what an earlier piece holds already: equal, or without an element in common, and all together the whole."""
-    made = boxes(sharding, shape).copy()
+    """As `boxes`, less what an earlier piece holds: equal or disjoint, and together the whole."""
+    distinct = boxes(sharding, shape).copy()
     for dim, pieces in sharding.pieces:
         reached, own = 0, {}
         for start, stop in sorted(set(pieces)):
@@ -72,11 +75,11 @@ def distinct_boxes(sharding: Sharding, shape: tuple[int, ...], name: str) -> NDA
             reached = max(reached, stop)
         if reached != shape[dim]:
             raise InvalidShard(
-                f"{name} has {shape[dim]} elements along dim {dim}, but its pieces {pieces} leave a gap after {reached}: "
-                "no process holds the whole"
+                f"{name} has {shape[dim]} elements along dim {dim}, but its pieces {pieces} leave "
+                f"a gap after {reached}: nobody holds the rest"
             )
-        made[:, dim] = [own[start, stop] for start, stop in made[:, dim].tolist()]
-    return made
+        distinct[:, dim] = [own[start, stop] for start, stop in distinct[:, dim].tolist()]
+    return distinct
 
 
 def whole_box(shape: Sequence[int]) -> Box:
@@ -100,11 +103,10 @@ def overlap(one: Box, other: Box) -> Box:
     return tuple((start, max(start, stop)) for start, stop in pairs)
 
 
-def cut(local: torch.Tensor, box: Box, wanted: Box) -> torch.Tensor:
+def view_box(local: torch.Tensor, box: Box, wanted: Box) -> torch.Tensor:
     """The view of `local`, which lies at `box`, that lies at `wanted`."""
-    for dim, ((start, _), (lo, hi)) in enumerate(zip(box, wanted, strict=True)):
-        local = local.narrow(dim, lo - start, hi - lo)
-    return local
+    starts = (start for start, _ in box)
+    return window(local, [(lo - s, hi - s) for s, (lo, hi) in zip(starts, wanted, strict=True)])
 
 
 def show(box: Sequence[tuple[int, int]]) -> str:

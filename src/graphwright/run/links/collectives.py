@@ -1,30 +1,33 @@
 """Collectives and exchanges of a program over the process groups of torch.distributed.
 
-    all_reduce                        in place where nobody reads the terms afterwards; several small ones at once. PyTorch's own, or on one machine `neighbours`
-    all_gather, reduce_scatter        Gloo: messages between pairs of ranks (`messages`); NCCL: its own, along the first dim, where it gathers and scatters
-    exchange                          messages
+    all_reduce        in place where nobody reads the terms afterwards, several small ones at once;
+                      PyTorch's own, or on one machine `reductions`
+    all_gather,       Gloo: messages between pairs of ranks (`messages`)
+    reduce_scatter    NCCL: its own, along the first dim, where it gathers and scatters
+    exchange          messages
 
-If all ranks are on one machine and the system allows it, messages are read from the sender's memory (`neighbours`); otherwise they go over Gloo or NCCL.
+If all ranks are on one machine and the system allows it, messages are read from the sender's
+memory (`neighbours`); otherwise they go over Gloo or NCCL. Everything begins at once and is waited
+for where its result is needed. All ranks begin what they share in the same order (`lower.order`),
+and messages between two ranks arrive in the order in which they were sent.
 
-Everything begins at once and is waited for where its result is needed. All ranks begin what they share in the same order (`lower.order`), and messages
-between two ranks arrive in the order in which they were sent.
-
-Over Gloo, PyTorch notes the name of each operation that has ended, in one string for all of a group's threads and without a lock: names that do not
-fit into the string itself corrupt the heap (docs/decisions/0011). So only operations with short names are called here.
+Over Gloo, PyTorch keeps the name of the last operation in one string for all threads of a group,
+without a lock: names too long to be stored inline corrupt the heap (docs/decisions/0011). So only
+operations with short names are called here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from graphwright.plans import Collective, Exchange, Together
-from graphwright.run.links.connect import meet
+from graphwright.plans import Collective, Exchange, Together, transfers
+from graphwright.run.links.connect import connect_neighbours
 from graphwright.run.links.messages import (
     Parcels,
     Waiting,
@@ -34,6 +37,7 @@ from graphwright.run.links.messages import (
     gather,
     scatter,
 )
+from graphwright.run.links.reductions import reduce
 from graphwright.run.processes import world
 from graphwright.run.program import Pending
 
@@ -43,9 +47,9 @@ _OPERATIONS = {
 
 
 class GroupLinks:
-    """The links of this process; `groups` are all groups of ranks that any rank takes part in, alike in every process.
+    """The links of this process; `groups` are all groups of any rank, alike in every process.
 
-    Groups are known by their names: whoever holds a group keeps its threads alive when the process ends.
+    Groups are known by name: to hold one keeps its threads alive when the process ends.
     """
 
     def __init__(self, groups: Iterable[tuple[int, ...]]) -> None:
@@ -60,7 +64,7 @@ class GroupLinks:
             made = there.get(ranks) or dist.new_group(list(ranks))
             if dist.get_rank() in ranks:
                 self.names[ranks] = made.group_name
-        self.near = None if self.batched else meet(self.groups)
+        self.near = None if self.batched else connect_neighbours(self.groups)
 
     def leave(self) -> None:
         """Let neighbours that wait for this rank know that it does not go on."""
@@ -77,28 +81,34 @@ class GroupLinks:
         self.names.clear()
 
     def renew(self) -> None:
-        """Begin anew, on all ranks, after a step that not all have ended: what it has left under way arrives nowhere."""
+        """Open all groups anew, on all ranks, after a failed step; what was under way is lost."""
         self.close()
         self._open(dict.fromkeys((*self.groups, self.everyone)), {})
 
     def collect(self, what: Collective, value: torch.Tensor) -> Pending:
         """Begin a collective."""
-        if what.kind == "all_reduce":
-            given = value.contiguous()
-            own = given if what.free or given is not value else value.clone()
-            return Waiting(self._reduce(what, own))
-        if self.batched:
-            native = self._all_gather if what.kind == "all_gather" else self._reduce_scatter
-            return native(what, value)
-        by_messages = gather if what.kind == "all_gather" else scatter
-        return by_messages(what, value, dist.get_rank(), self._post)
+        match what.kind:
+            case transfers.AllReduce():
+                given = value.contiguous()
+                own = given if what.free or given is not value else value.clone()
+                return Waiting(self._reduce(what, own))
+            case transfers.AllGather() if self.batched:
+                return self._all_gather(what, value)
+            case transfers.AllGather():
+                return gather(what, value, dist.get_rank(), self._post)
+            case transfers.ReduceScatter() if self.batched:
+                return self._reduce_scatter(what, value)
+            case transfers.ReduceScatter():
+                return scatter(what, value, dist.get_rank(), self._post)
+            case _:
+                assert_never(what.kind)
 
     def _reduce(self, what: Collective, value: torch.Tensor) -> Callable[[], torch.Tensor]:
         """Begin to reduce a value in place; returns what waits for it."""
         near = self.near
         if near is not None:
             combine = partial(combine_terms, what.reducer)
-            begun = near.reduce(what.group, value, combine)
+            begun = reduce(near, what.group, value, combine)
 
             def get() -> torch.Tensor:
                 begun.wait()
@@ -169,7 +179,7 @@ class GroupLinks:
         return None if name is None else registry._resolve_process_group(name)
 
 
-# -- from values to what NCCL gathers and scatters, and back ------------------------------------------
+# -- from values to what NCCL gathers and scatters, and back -------------------------------------
 
 
 def front(value: torch.Tensor, dim: int, size: int) -> torch.Tensor:

@@ -1,11 +1,11 @@
-r"""Connect the processes of one machine to each other, so that they may read each other's memory (`neighbours`).
+"""Connect the processes of one machine, so that they may read each other's memory (`neighbours`).
 
-    all ranks       tell each other which machine they are on, their process numbers, and where they listen
-    all ranks       if it is one machine: connect, see that the other one is the process that it says, and try to read a number from its memory
-    all ranks       tell each other whether that went well; unless it did everywhere, messages go over Gloo's sockets
+    all ranks    tell each other their machine, process number, and where they listen
+    all ranks    on one machine: connect, check who answers, read a number from its memory
+    all ranks    tell each other whether that worked; unless it did everywhere, use Gloo's sockets
 
-A socket has a name in Linux's abstract namespace, so that no file is left behind. Who has called is what the system says of it, and not what it says
-itself: whoever is not among the announced processes is let go.
+A socket has a name in Linux's abstract namespace, so that no file is left behind. The system says
+who has connected; any process that was not announced is rejected.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ from graphwright.run.links.process_memory import let_siblings_read, name_machine
 
 SWITCH = "GRAPHWRIGHT_NEIGHBOURS"
 """Set to 0, messages go over sockets between processes of one machine, too."""
-PATIENCE = 20.0
-"""Seconds to connect, at most."""
+CONNECT_SECONDS = 20.0
+"""Time to connect, at most."""
 
 _CREDENTIALS = struct.Struct("3i")
 
 
-def meet(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
-    """The connections to all other ranks; None where they are not all on this machine, or memory of others cannot be read. On all ranks, with the same groups."""
+def connect_neighbours(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
+    """Connect to all other ranks; all call this with the same groups.
+
+    None unless all are on this machine and can read each other's memory.
+    """
     rank, size = dist.get_rank(), dist.get_world_size()
     machine = name_machine() if os.environ.get(SWITCH, "1") != "0" else None
     token = torch.tensor([secrets.randbits(62)])
     name = f"\0graphwright-{secrets.token_hex(16)}"
-    found: dict[int, Neighbour] = {}
-    went_well = True
+    others: dict[int, Neighbour] = {}
+    worked = True
     with ExitStack() as stack:
         listening = None
         try:
@@ -50,22 +53,22 @@ def meet(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
             machine = None
         announced: list[Any] = [None] * size
         dist.all_gather_object(announced, (machine, os.getpid(), name))
-        # A rank that waits for a message over Gloo does not do what neighbours ask for: it is all or none.
+        # All or none: a rank that waits for a message over Gloo does not serve its neighbours.
         all_near = all(other == machine for other, *_ in announced)
         try:
             if listening is not None and all_near:
-                _connect(rank, announced, listening, found)
-                for neighbour in found.values():
+                _connect(rank, announced, listening, others)
+                for neighbour in others.values():
                     _try_to_read(neighbour, token)
         except (OSError, struct.error):
-            went_well = False
-    outcomes: list[Any] = [None] * size
-    dist.all_gather_object(outcomes, went_well)  # the token is there until all have read it
-    if not found or not all(outcomes):
-        for neighbour in found.values():
+            worked = False
+    worked_everywhere: list[Any] = [None] * size
+    dist.all_gather_object(worked_everywhere, worked)  # the token stays until all have read it
+    if not others or not all(worked_everywhere):
+        for neighbour in others.values():
             neighbour.socket.close()
         return None
-    return Neighbours(rank, found, groups, _timeout())
+    return Neighbours(rank, others, groups, _timeout())
 
 
 def _listen(name: str) -> socket.socket:
@@ -79,46 +82,46 @@ def _connect(
     rank: int,
     announced: Sequence[tuple[str, int, str]],
     listening: socket.socket,
-    found: dict[int, Neighbour],
+    others: dict[int, Neighbour],
 ) -> None:
-    """Call those with lower ranks, and be called by those with higher ones."""
+    """Connect to lower ranks, and accept the connections of higher ones."""
     let_siblings_read()
-    patience = min(PATIENCE, _timeout() / 3)  # the others wait for this rank meanwhile
+    timeout = min(CONNECT_SECONDS, _timeout() / 3)  # the others wait for this rank meanwhile
     for other, (_, pid, name) in enumerate(announced[:rank]):
         calling = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        found[other] = Neighbour(pid=pid, socket=calling)
-        calling.settimeout(patience)
+        others[other] = Neighbour(pid=pid, socket=calling)
+        calling.settimeout(timeout)
         calling.connect(name)
         if _process_behind(calling) != pid:
             raise ConnectionError(f"another process than {pid} has answered")
     rank_of = {pid: other for other, (_, pid, _) in enumerate(announced) if other > rank}
-    deadline = monotonic() + patience
-    while len(found) < len(announced) - 1:
+    deadline = monotonic() + timeout
+    while len(others) < len(announced) - 1:
         listening.settimeout(max(deadline - monotonic(), 0.0))
         called, _ = listening.accept()
         caller = rank_of.pop(_process_behind(called) or 0, None)
         if caller is None:
-            called.close()  # nobody of ours: it may have found the name in the system's list
+            called.close()  # a stranger: the system lists the names of sockets
             continue
-        called.settimeout(patience)
-        found[caller] = Neighbour(pid=announced[caller][1], socket=called)
+        called.settimeout(timeout)
+        others[caller] = Neighbour(pid=announced[caller][1], socket=called)
 
 
 def _process_behind(connected: socket.socket) -> int | None:
     """The process at the other end, as the system knows it; None if it is another user's."""
-    given = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(given)
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(credentials)
     return int(pid) if user == os.getuid() else None
 
 
 def _try_to_read(neighbour: Neighbour, token: torch.Tensor) -> None:
-    """Read the other's token, and compare it with what it says."""
+    """Read the other's token from its memory, and compare it with what it says."""
     neighbour.socket.send(struct.pack("<2q", token.data_ptr(), int(token)))
     address, expected = struct.unpack("<2q", neighbour.socket.recv(16))
     seen = torch.empty_like(token)
     read_memory(neighbour.pid, address, seen)
     if int(seen) != expected:
-        raise OSError(f"process {neighbour.pid} has another memory than it says")
+        raise OSError(f"process {neighbour.pid} holds another number than it says")
 
 
 def _timeout() -> float:

@@ -1,10 +1,11 @@
-"""Gathers, scattered reductions and exchanges as messages between pairs of ranks, with as few copies as memory allows (Tofu section 6).
+"""Gathers, scattered reductions and exchanges as messages between pairs of ranks (Tofu section 6).
 
     sent        from where it lies, if the region is one piece of memory; otherwise packed first
-    received    where it belongs, if that is one piece of memory; otherwise into memory of its own, and from there to its place once it is there
-    added up    what arrives of a reduction goes onto this rank's own term, one message after the other
+    received    where it belongs, if that is one piece of memory; otherwise unpacked afterwards
+    added up    what arrives of a reduction goes onto this rank's own term, one after the other
 
-`tasks.staging` says how many bytes the copies take: what is simulated is what runs. How messages travel is up to a `Post`.
+`tasks.staging` says how many bytes the copies take: what is simulated is what runs. A `Post` says
+how messages travel.
 """
 
 from __future__ import annotations
@@ -25,17 +26,16 @@ class Work(Protocol):
 
     def wait(self) -> object:
         """Return once it has been sent, or is there."""
-        ...
 
 
 Parcels = Mapping[int, torch.Tensor]
 Post = Callable[[int, Parcels, Parcels], Sequence[Work]]
-"""Begin to send the second argument to its ranks and to receive the third from theirs, under a tag."""
+"""Begin to send the second argument by rank and to receive the third, under a tag."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A result under way, what is to be done once it is there, and what is read until then: its memory must not be free before."""
+    """A result under way: what waits for it, and what is read until then and must not be freed."""
 
     get: Callable[[], torch.Tensor]
     reads: torch.Tensor | None = None
@@ -80,7 +80,7 @@ def scatter(what: Collective, value: torch.Tensor, rank: int, post: Post) -> Wai
 
 
 def exchange(what: Exchange, value: torch.Tensor | None, like: torch.Tensor, post: Post) -> Waiting:
-    """Regions to and from other ranks; what a rank has itself is in its place at once. The result has the type of memory of `like`."""
+    """Regions to and from other ranks, and of this one; the result lies in memory as of `like`."""
     out = like.new_empty(0 if what.output is None else what.type.shape)
     for source, target in what.own:
         assert value is not None
@@ -139,7 +139,7 @@ def _filled(parcels: Parcels) -> Parcels:
 
 
 def _outgoing(value: torch.Tensor, regions: Sequence[Box]) -> torch.Tensor:
-    """Regions of a value one after the other: in the value's own memory where they are one piece of it."""
+    """Regions of a value one after the other, in its own memory where they are one piece of it."""
     if len(regions) == 1:
         return window(value, regions[0]).contiguous()
     return torch.cat([window(value, region).reshape(-1) for region in regions])

@@ -1,17 +1,12 @@
-r"""Messages between processes of one machine, without a copy on the way and without threads.
+"""Messages between processes of one machine, without a copy on the way and without threads.
 
     sender                       receiver
-    offer(tag, address) ------>  is it expected? read it from there to where it belongs (`other_memory`)
-    its memory is free  <------  taken
+    offer(tag, address) ------>  is it expected? read it from there to where it belongs
+    its memory is free  <------  taken                                     (`process_memory`)
 
-Small messages travel within the offer. A reduction cuts a value into one part for each rank of its group; each adds up the terms of its own
-part, chunk by chunk as it reads them, and then reads the other parts' totals from their owners:
-
-    rank 0   [ a0 | b0 ]      reads a1, a0 += a1      reads b        [ a | b ]
-    rank 1   [ a1 | b1 ]      reads b0, b1 += b0      reads a        [ a | b ]
-
-Whoever waits for one thing does meanwhile whatever else others offer, so that the order in which ranks wait does not matter.
-Messages of one tag between two ranks arrive in the order in which they were sent.
+Small messages travel within the offer. Whoever waits for one thing does meanwhile whatever else
+others offer, so that the order in which ranks wait does not matter. Messages of one tag between two
+ranks arrive in the order in which they were sent. `connect` makes the connections.
 """
 
 from __future__ import annotations
@@ -21,25 +16,27 @@ import select
 import socket
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
 
 from graphwright.machine import num_cores
 from graphwright.run.links.process_memory import read_memory
-from graphwright.run.processes import NOTICE, tell, where
+from graphwright.run.processes import notices
 
 SMALL = 8192
 """Bytes up to which a message travels within its offer."""
 CHUNK = 1 << 18
 """Bytes that are read at once where they are added to something."""
-
 SPIN = 3e-4
-"""Seconds for which a rank with a core of its own looks for what it waits for, before it sleeps: to wake up takes as long as a small message."""
+"""Seconds for which a rank with a core of its own polls before it sleeps: waking takes as long."""
+
+MAX_SLEEP = 30.0
+"""Seconds that a rank sleeps at once."""
 
 _HEADER = struct.Struct("<5q")
 _OFFER, _SMALL, _TAKEN = range(3)
@@ -47,83 +44,68 @@ _OFFER, _SMALL, _TAKEN = range(3)
 Combine = Callable[[torch.Tensor, torch.Tensor], None]
 """Put a term, the second argument, onto the first."""
 
-
 T = TypeVar("T")
 _Key: TypeAlias = tuple[int, int]
 """A rank and a tag."""
 _Arrived: TypeAlias = tuple[int, int, int, bytes]
-"""The number of an offer, 0 for a small message; address, bytes, and what a small message holds."""
+"""The number of an offer (0: small), its address and bytes, and what a small message holds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Neighbour:
-    """Another process: its number, the socket to it, and what that has no room for yet, with the message that ends when it has gone."""
+    """Another process: its number, the socket to it, and packets that wait for room in that.
+
+    With a packet goes the message that is done once the packet is sent, if there is one.
+    """
 
     pid: int
     socket: socket.socket
-    unsent: deque[tuple[bytes, _Message | None]] = field(default_factory=deque)
+    unsent: deque[tuple[bytes, Message | None]] = field(default_factory=deque)
     is_gone: bool = False
 
 
-class _Task(Protocol):
-    """Something that others have a part in."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Task:
+    """Something that other ranks have a part in."""
 
-    @property
-    def done(self) -> bool: ...
+    near: Neighbours
+    done: bool = False
+
     @property
     def ranks(self) -> Sequence[int]:
         """Those that it still waits for."""
-        ...
+        raise NotImplementedError
+
+    def advance(self) -> None:
+        """Do what the messages that have arrived allow."""
+
+    def wait(self) -> None:
+        """Return once it is done."""
+        self.near.wait_for(self)
 
 
-@dataclass(slots=True, eq=False)
-class _Message:
-    """One parcel: sent from, or received in, its memory; onto what is there if it is to be combined."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Message(Task):
+    """One parcel, sent from or received in its memory; `combine` adds it to what is there."""
 
-    among: Neighbours
     rank: int
     parcel: torch.Tensor | None
     combine: Combine | None = None
-    done: bool = False
 
     @property
     def ranks(self) -> Sequence[int]:
         return (self.rank,)
 
-    def wait(self) -> None:
-        self.among.wait_for(self)
-
     def end(self) -> None:
+        """It is done: let its memory go."""
         self.parcel, self.done = None, True
 
 
-@dataclass(slots=True, eq=False)
-class _Reduction:
-    """A reduction: its steps, and the messages that the next one waits for."""
-
-    among: Neighbours
-    steps: Iterator[Sequence[_Message]]
-    awaited: Sequence[_Message] = ()
-    done: bool = False
-
-    @property
-    def ranks(self) -> Sequence[int]:
-        return [message.rank for message in self.awaited if not message.done]
-
-    def wait(self) -> None:
-        self.among.wait_for(self)
-
-    def advance(self) -> None:
-        while all(message.done for message in self.awaited):
-            following = next(self.steps, None)
-            if following is None:
-                self.done = True
-                return
-            self.awaited = following
-
-
 class Neighbours:
-    """This process's connections to the others on its machine; `groups` are all that reduce anything, alike in every process. Used by one thread."""
+    """This process's connections to all others on its machine; used by one thread.
+
+    `groups` are all that reduce anything, alike in every process.
+    """
 
     def __init__(
         self,
@@ -133,7 +115,7 @@ class Neighbours:
         timeout: float,
     ) -> None:
         self.rank, self.others, self.timeout = rank, dict(others), timeout
-        self.groups, self.num_reduced = tuple(groups), Counter[tuple[int, ...]]()
+        self.groups, self.num_tagged = tuple(groups), Counter[tuple[int, ...]]()
         self.ready = select.poll()
         self.rank_of: dict[int, int] = {}
         for other, neighbour in self.others.items():
@@ -141,11 +123,11 @@ class Neighbours:
             self.rank_of[neighbour.socket.fileno()] = other
             self.ready.register(neighbour.socket, select.POLLIN)
         self.buffer = bytearray(_HEADER.size + SMALL)
-        self.expected: dict[_Key, deque[_Message]] = {}
+        self.expected: dict[_Key, deque[Message]] = {}
         self.arrived: dict[_Key, deque[_Arrived]] = {}
-        self.offered: dict[int, _Message] = {}
+        self.offered: dict[int, Message] = {}
         self.num_offers = 0
-        self.running: list[_Reduction] = []
+        self.running: list[Task] = []
         self.may_spin = len(self.others) < num_cores()
         self.scratch = torch.empty(CHUNK, dtype=torch.uint8)
 
@@ -157,51 +139,60 @@ class Neighbours:
 
     def post(
         self, tag: int, sends: Mapping[int, torch.Tensor], receives: Mapping[int, torch.Tensor]
-    ) -> list[_Message]:
-        """Begin to send parcels, each one piece of memory, and to receive others."""
-        messages = self._post(tag, sends, receives)
-        self._look(0.0)
+    ) -> list[Message]:
+        """Begin to send and receive dense parcels by rank; look at what has arrived."""
+        messages = self.begin(tag, sends, receives)
+        self._poll(0.0)
         return messages
 
-    def reduce(self, group: tuple[int, ...], value: torch.Tensor, combine: Combine) -> _Reduction:
-        """Begin to reduce a value, one piece of memory, over a group, in place; on all its ranks, and in the same order."""
-        number = self.groups.index(group) + len(self.groups) * self.num_reduced[group]
-        self.num_reduced[group] += 1
-        tag = -2 * number - 2  # other tags are not negative
-        begun = _Reduction(self, self._reduce(tag, group, value.view(-1), combine))
-        self.running.append(begun)
-        self._look(0.0)
-        return begun
+    def begin(
+        self,
+        tag: int,
+        sends: Mapping[int, torch.Tensor],
+        receives: Mapping[int, torch.Tensor],
+        combine: Combine | None = None,
+    ) -> list[Message]:
+        """Begin to send and receive; `combine` adds what arrives to what is there."""
+        messages = [self._receive(tag, rank, parcel, combine) for rank, parcel in receives.items()]
+        return messages + [self._send(tag, rank, parcel) for rank, parcel in sends.items()]
 
-    def wait_for(self, task: _Task) -> None:
+    def run(self, task: Task) -> None:
+        """Advance something now and whenever messages arrive, until it is done."""
+        self.running.append(task)
+        self._poll(0.0)
+
+    def next_tags(self, group: tuple[int, ...]) -> tuple[int, int]:
+        """Two tags for what a group does next, the same on all its ranks; never those of `post`."""
+        number = self.groups.index(group) + len(self.groups) * self.num_tagged[group]
+        self.num_tagged[group] += 1
+        return -2 * number - 2, -2 * number - 1
+
+    def wait_for(self, task: Task) -> None:
         """Return once something is done; do what others offer meanwhile."""
-        begun = monotonic()
-        deadline, patient = begun + self.timeout, begun + (SPIN if self.may_spin else 0.0)
-        notice = begun + NOTICE
+        began = monotonic()
+        deadline, sleepy = began + self.timeout, began + (SPIN if self.may_spin else 0.0)
+        notice = began + notices.NOTICE_SECONDS
         while not task.done:
             for rank in task.ranks:
                 if self.others[rank].is_gone:
                     raise _lost(rank)
             now = monotonic()
             if now >= notice:
-                tell(self.rank, task.ranks, where())
+                notices.print_waiting(self.rank, task.ranks, notices.find_user_line())
                 notice = inf
             left = deadline - now
             if left <= 0:
-                raise RuntimeError(f"timed out after {self.timeout:.0f} s: rank {self.rank} waits for ranks {list(task.ranks)}")  # fmt: skip
-            self._look(0.0 if now < patient else min(left, notice - now, NOTICE))
+                raise RuntimeError(
+                    f"timed out after {self.timeout:.0f} s: rank {self.rank} waits for ranks "
+                    f"{list(task.ranks)}"
+                )
+            self._poll(0.0 if now < sleepy else min(left, notice - now, MAX_SLEEP))
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def _post(
-        self, tag: int, sends: Mapping[int, torch.Tensor], receives: Mapping[int, torch.Tensor]
-    ) -> list[_Message]:
-        messages = [self._receive(tag, rank, parcel) for rank, parcel in receives.items()]
-        return messages + [self._send(tag, rank, parcel) for rank, parcel in sends.items()]
-
-    def _send(self, tag: int, rank: int, parcel: torch.Tensor) -> _Message:
+    def _send(self, tag: int, rank: int, parcel: torch.Tensor) -> Message:
         assert parcel.is_contiguous()
-        message, nbytes = _Message(self, rank, parcel), parcel.nbytes
+        message, nbytes = Message(near=self, rank=rank, parcel=parcel), parcel.nbytes
         if nbytes <= SMALL:
             content = ctypes.string_at(parcel.data_ptr(), nbytes)
             self._write(rank, _HEADER.pack(_SMALL, tag, 0, 0, nbytes) + content, message)
@@ -212,10 +203,10 @@ class Neighbours:
         return message
 
     def _receive(
-        self, tag: int, rank: int, parcel: torch.Tensor, combine: Combine | None = None
-    ) -> _Message:
-        message = _Message(self, rank, parcel, combine)
-        arrived = _first(self.arrived, (rank, tag))
+        self, tag: int, rank: int, parcel: torch.Tensor, combine: Combine | None
+    ) -> Message:
+        message = Message(near=self, rank=rank, parcel=parcel, combine=combine)
+        arrived = _pop_first(self.arrived, (rank, tag))
         if arrived is not None:
             self._take(message, *arrived)
         else:
@@ -223,12 +214,14 @@ class Neighbours:
         return message
 
     def _take(
-        self, message: _Message, number: int, address: int, nbytes: int, content: bytes
+        self, message: Message, number: int, address: int, nbytes: int, content: bytes
     ) -> None:
         parcel, rank = message.parcel, message.rank
         assert parcel is not None and parcel.is_contiguous()
         if parcel.nbytes != nbytes:
-            raise RuntimeError(f"rank {rank} sent {nbytes:,} bytes, and {parcel.nbytes:,} were expected")  # fmt: skip
+            raise RuntimeError(
+                f"rank {rank} sent {nbytes:,} bytes, and {parcel.nbytes:,} were expected"
+            )
         if number:
             try:
                 self._read(self.others[rank].pid, address, parcel, message.combine)
@@ -254,50 +247,29 @@ class Neighbours:
             combine(piece, term)
             address += piece.nbytes
 
-    def _reduce(
-        self, tag: int, group: tuple[int, ...], value: torch.Tensor, combine: Combine
-    ) -> Iterator[Sequence[_Message]]:
-        others = [rank for rank in group if rank != self.rank]
-        if value.nbytes <= SMALL:  # everyone adds up everything, in the same order
-            terms = {rank: torch.empty_like(value) for rank in others}
-            yield self._post(tag, dict.fromkeys(others, value), terms)
-            terms[self.rank] = value.clone()
-            value.copy_(terms[group[0]])
-            for rank in group[1:]:
-                combine(value, terms[rank])
-            return
-        ends = [len(value) * n // len(group) for n in range(len(group) + 1)]
-        parts = {r: value[ends[n] : ends[n + 1]] for n, r in enumerate(group)}
-        own = parts[self.rank]
-        sent = [self._send(tag, rank, parts[rank]) for rank in others]
-        for rank in others:  # one after the other: the order of additions is always the same
-            yield [self._receive(tag, rank, own, combine)]
-        yield sent
-        yield self._post(tag + 1, dict.fromkeys(others, own), {r: parts[r] for r in others})
-
     # -- sockets ----------------------------------------------------------------------------------
 
-    def _look(self, seconds: float) -> None:
-        """Do what others have asked for, and what follows; wait for it up to so many seconds."""
+    def _poll(self, seconds: float) -> None:
+        """Wait up to so many seconds for what others ask for; do it, and what follows from it."""
         for descriptor, events in self.ready.poll(seconds * 1000):
             rank = self.rank_of[descriptor]
             if events & select.POLLOUT:
                 self._flush(rank)
             if events & ~select.POLLOUT:
-                self._hear(rank)
-        for reduction in list(self.running):
-            reduction.advance()
-            if reduction.done:
-                self.running.remove(reduction)
+                self._read_packets(rank)
+        for task in list(self.running):
+            task.advance()
+            if task.done:
+                self.running.remove(task)
 
-    def _hear(self, rank: int) -> None:
+    def _read_packets(self, rank: int) -> None:
         neighbour = self.others[rank]
         while True:
             try:
                 count = neighbour.socket.recv_into(self.buffer)
             except BlockingIOError:
                 return
-            except ConnectionResetError:  # told once, before what was sent is read
+            except ConnectionResetError:  # raised once, before what was sent is read
                 continue
             if count == 0:
                 neighbour.is_gone = True
@@ -308,17 +280,17 @@ class Neighbours:
                 self.offered.pop(number).end()
                 continue
             content = bytes(self.buffer[_HEADER.size : count])
-            expected = _first(self.expected, (rank, tag))
             arrived = (number, address, nbytes, content)
+            expected = _pop_first(self.expected, (rank, tag))
             if expected is not None:
                 self._take(expected, *arrived)
             else:
                 self.arrived.setdefault((rank, tag), deque()).append(arrived)
 
-    def _write(self, rank: int, what: bytes, ends: _Message | None = None) -> None:
-        """Send something, now or once there is room: a rank that counted it as sent before might leave with it."""
+    def _write(self, rank: int, packet: bytes, ends: Message | None = None) -> None:
+        """Send a packet, now or once there is room: a message that ends sooner might be lost."""
         neighbour = self.others[rank]
-        neighbour.unsent.append((what, ends))
+        neighbour.unsent.append((packet, ends))
         if len(neighbour.unsent) == 1:
             self._flush(rank)
 
@@ -326,33 +298,34 @@ class Neighbours:
         neighbour = self.others[rank]
         try:
             while neighbour.unsent:
-                what, ends = neighbour.unsent[0]
-                neighbour.socket.send(what)
+                packet, ends = neighbour.unsent[0]
+                neighbour.socket.send(packet)
                 neighbour.unsent.popleft()
                 if ends is not None:
                     ends.end()
             events = select.POLLIN
         except BlockingIOError:
             events = select.POLLIN | select.POLLOUT
-        except ConnectionError:  # whoever waits for this rank is told
+        except ConnectionError:  # whoever waits for this rank notices
             neighbour.unsent.clear()
             return
         if not neighbour.is_gone:
             self.ready.modify(neighbour.socket, events)
 
 
-def _first(queues: dict[_Key, deque[T]], key: _Key) -> T | None:
-    """Take the first of a queue; one that is empty goes."""
+def _pop_first(queues: dict[_Key, deque[T]], key: _Key) -> T | None:
+    """Take the first of a queue, and an empty queue away."""
     queue = queues.get(key)
     if queue is None:
         return None
-    found = queue.popleft()
+    first = queue.popleft()
     if not queue:
         del queues[key]
-    return found
+    return first
 
 
 def _lost(rank: int) -> RuntimeError:
     return RuntimeError(
-        f"connection closed by peer: rank {rank} is gone, and this one waited for it. If that has returned and not failed, the ranks have made different numbers of steps"
+        f"connection closed by peer: rank {rank} is gone, and this one waited for it. If rank "
+        f"{rank} has returned without an error, the ranks have made different numbers of steps"
     )

@@ -1,10 +1,11 @@
-"""Read the memory of another process of this machine: one copy, made by the process that needs the data (Linux).
+"""Read the memory of another process of this machine with one copy, made by the reader (Linux).
 
     sender      has the data at an address, and leaves it there
     receiver    process_vm_readv(pid of the sender, address) -> its own memory
 
-The kernel allows it to processes of the same user. Where Yama restricts it to ancestors, a process may name one that is allowed as
-well, with all that descend from it: that is the launcher, whose children the ranks are.
+The kernel allows it to processes of the same user. Where Yama restricts it to ancestors, a process
+may name another that is allowed as well, with its descendants: the launcher, whose children the
+ranks are.
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ def _library() -> ctypes.CDLL | None:
         return None
     library.process_vm_readv.restype = ctypes.c_ssize_t
     library.process_vm_readv.argtypes = (
-        ctypes.c_int, ctypes.POINTER(_Piece), ctypes.c_ulong, ctypes.POINTER(_Piece), ctypes.c_ulong, ctypes.c_ulong,
+        ctypes.c_int, ctypes.POINTER(_Piece), ctypes.c_ulong,
+        ctypes.POINTER(_Piece), ctypes.c_ulong, ctypes.c_ulong,
     )  # fmt: skip
     return library
 
 
 def name_machine() -> str | None:
-    """What processes that may read each other's memory have in common, None where none can: the running system and its numbering of processes."""
+    """What processes that can read each other's memory share: system, process namespace, user.
+
+    None where no process can.
+    """
     if _library() is None:
         return None
     try:
@@ -48,7 +53,7 @@ def name_machine() -> str | None:
 
 
 def let_siblings_read() -> None:
-    """Allow this process's launcher and all that descend from it to read its memory, where a rule like Yama's asks for it."""
+    """Allow the launcher's descendants to read this process's memory, where Yama asks for it."""
     library = _library()
     assert library is not None
     library.prctl(_PR_SET_PTRACER, ctypes.c_ulong(os.getppid()), 0, 0, 0)  # unknown without Yama

@@ -1,10 +1,10 @@
-"""The devices of this machine that can be calibrated: which there are, their figures, their free memory.
+"""The devices of this machine that can be calibrated: their figures and their free memory.
 
     cpu        all cores: the device of the cluster "local"
     local:4    one of four processes' share of the cores: the device of that cluster
     cuda:1     a GPU, under the name that its driver gives
 
-A GPU's figures are those of a preset that has its like; those of an unknown one are measured on the spot.
+A GPU's figures come from a preset with the same model; those of an unknown one are measured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MODEL = re.compile(r"\b[A-Z]{1,4}\d{1,4}[A-Z]?\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A device to calibrate: PyTorch's, the figures that go with it and, for a CPU, its threads and how many others compute beside it."""
+    """A device to calibrate and its figures; a CPU's threads, and how many others compute there."""
 
     device: torch.device
     figures: Device
@@ -56,36 +56,37 @@ def find_target(name: str, figures: Device | None = None) -> Target:
         return _cpu("local" if name == "cpu" else name, figures)
     if re.fullmatch(r"cuda(:\d{1,3})?", name) is None:
         raise InvalidMeasurement(
-            f"there is no device {name!r} to calibrate; give cpu, local:4 (one of 4 processes), cuda or cuda:1"
+            f"there is no device {name!r} to calibrate; give cpu, local:4 (one of 4 processes), "
+            "cuda or cuda:1"
         )
     index = int(name.partition(":")[2] or 0)
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
         raise InvalidMeasurement(
-            f"{name} is not there: PyTorch {torch.__version__} sees {count} CUDA devices on this machine"
+            f"{name} is not there: PyTorch {torch.__version__} sees {count} CUDA devices here"
         )
     device = torch.device("cuda", index)
     return Target(device=device, figures=figures or gpu_figures(device))
 
 
 def _cpu(name: str, figures: Device | None) -> Target:
-    found = cluster(name)
+    local = cluster(name)
     cores = inspect_machine().cores
-    if found.num_devices > cores:
+    if local.num_devices > cores:
         raise InvalidMeasurement(
-            f"{name}: {found.num_devices} processes on {cores} cores take turns, so none can be timed alone; "
-            f"local:{cores} is the most"
+            f"{name}: {local.num_devices} processes on {cores} cores take turns, so none can be "
+            f"timed alone; local:{cores} is the most"
         )
     return Target(
         device=torch.device("cpu"),
-        figures=figures or found.devices[0],
-        threads=cores // found.num_devices,
-        others=found.num_devices - 1,
+        figures=figures or local.devices[0],
+        threads=cores // local.num_devices,
+        others=local.num_devices - 1,
     )
 
 
 def gpu_figures(device: torch.device) -> Device:
-    """A GPU's figures: of the preset that has this model (the memory is the GPU's own), else measured now."""
+    """A GPU's figures: of the preset with this model (with the GPU's own memory), else measured."""
     name = torch.cuda.get_device_name(device)
     memory = torch.cuda.get_device_properties(device).total_memory
     model = gpu_model(name)
@@ -97,13 +98,13 @@ def gpu_figures(device: torch.device) -> Device:
 
 
 def gpu_model(name: str) -> str | None:
-    """What two names of one kind of GPU share: `V100` of `Tesla V100-SXM2-16GB`; the slower cards for a slot are others."""
-    found = _MODEL.search(name)
-    return None if found is None else found[0] + (" PCIe" if "PCIe" in name else "")
+    """The model in a GPU's name: `V100` of `Tesla V100-SXM2-16GB`; slower PCIe cards are others."""
+    match = _MODEL.search(name)
+    return None if match is None else match[0] + (" PCIe" if "PCIe" in name else "")
 
 
 def probe(device: torch.device, name: str, memory: int) -> Device:
-    """The figures of a device, from three calls: a matrix product, a copy, an addition of nothing."""
+    """The figures of a device, from three calls: a matrix product, a copy, a tiny addition."""
     size, nbytes = (4096, 1 << 28) if device.type == "cuda" else (1024, 1 << 26)
     rates: dict[str, float] = {}
     for dtype in (torch.float32, torch.bfloat16, torch.float16):

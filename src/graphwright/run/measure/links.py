@@ -1,13 +1,15 @@
-"""Measure what collectives between the running workers take, and keep it where the cost model finds it (TensorOpt section 3.2).
+"""Measure collectives between running workers, for the cost model (TensorOpt section 3.2).
 
-    every set of axes       all of its groups at once, as in a step: `spans` and `contenders` name the case
-    every kind              all_gather, reduce_scatter, all_reduce, all_to_all, send
-    sizes 2^10 to 2^24      the median over repetitions, until the slowest rank is done, none more than a larger one
-    sweeps                  all of it four times, and the second least counts: a machine that others use has slow moments, which last longer than the repetitions
+    every set of axes     all of its groups at once, as in a step: `spans` and `contenders` name it
+    every kind            all_gather, reduce_scatter, all_reduce, all_to_all, send
+    sizes 2^10 to 2^24    the median over repetitions, until the slowest rank is done, and none
+                          more than that of a larger size
+    sweeps                four, of which the second least counts: slow moments of a shared machine
+                          last longer than the repetitions
 
-What is timed is what runs: the same code as in a program, with its copies before and after, and each time after some computing, which leaves caches cold, as
-in a step. Copies depend on the dim: along the first one parts lie in
-one piece, along the last one they do not, so the mean of both is kept.
+What is timed is what runs: the same code as in a program, with its copies before and after, each
+time after some computing, which leaves caches cold, as in a step. Copies depend on the dim (parts
+along the first one lie in one piece), so the mean over the first and the last is kept.
 """
 
 from __future__ import annotations
@@ -18,28 +20,28 @@ from itertools import combinations, cycle
 from math import isqrt
 from statistics import fmean, median, median_low
 from time import perf_counter
-from typing import Literal, get_args
 
 import torch
+from scipy.optimize import isotonic_regression
 
 from graphwright.ir import TensorType
 from graphwright.lower import group_of
 from graphwright.machine import Cluster, Store, from_toml, to_toml
-from graphwright.plans import Box, Collective, Exchange, whole_mesh
+from graphwright.plans import Box, Collective, Exchange, transfers, whole_mesh
 from graphwright.run.links import name_machine
-from graphwright.run.processes import World, launch, together, world
-from graphwright.run.program import Links, Pending, keep_freed_memory
+from graphwright.run.processes import World, gather_results, launch, world
+from graphwright.run.program import Pending, Transport, keep_freed_memory
 from graphwright.simulate import record_collectives
-from graphwright.tasks import all_pairs, rings
+from graphwright.tasks import groups_of, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
 SMALL, AT_ONCE = 2**20, 4
-"""So many transfers of up to so many bytes are begun before the first is waited for, as in a step: there, what a small one waits for has come meanwhile."""
+"""Up to so many bytes, so many transfers are begun before the first is waited for, as in a step."""
 SWEEPS = 4
 COMPUTING = 512
 """Products of matrices of this size are computed before what is timed."""
-Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = transfers.GroupKind | transfers.Send
+KINDS = tuple(kind for kind in transfers.TRANSFERS if isinstance(kind, Kind))
 Progress = Callable[[int, int, str], None]
 
 
@@ -60,8 +62,8 @@ def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
     count = len(cluster.axes)
     for size in range(1, count + 1):
         for axes in combinations(range(count), size):
-            found = rings(cluster, whole_mesh(cluster), axes)
-            case = (found.spans, max(party.contenders for party in found.parties))
+            ring = rings(cluster, whole_mesh(cluster), axes)
+            case = (ring.spans, max(party.contenders for party in ring.parties))
             if case not in seen:
                 seen.add(case)
                 yield axes
@@ -70,34 +72,34 @@ def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
 def measure_links(
     cluster: Cluster,
     here: World,
-    links: Links,
+    links: Transport,
     *,
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
     repeats: int = 5,
     progress: Progress | None = None,
 ) -> list[LinkTime]:
-    """Time every kind of collective between all ranks; every rank calls this, rank 0 keeps the results in the store."""
+    """Time every kind of collective between all ranks; all call this, and rank 0 stores them."""
     keep_freed_memory()  # as in a step
-    machines = together(name_machine)
+    machines = gather_results(name_machine)
     one_clock = None not in machines and len(set(machines)) == 1
     matrix = torch.ones(COMPUTING, COMPUTING, device=here.device)
     cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
     times: dict[tuple[Kind, tuple[int, ...], int], list[float]] = {case: [] for case in cases}
     for number, case in enumerate(cases * SWEEPS):
         if progress is not None:
-            progress(number, len(cases) * SWEEPS, case[0])
+            progress(number, len(cases) * SWEEPS, case[0].name)
         times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
-    found = in_order([_named(cluster, *case, median_low(times[case])) for case in cases])
+    named = make_monotone([_named(cluster, *case, median_low(times[case])) for case in cases])
     if here.rank == 0 and store is not None:
-        keep(cluster, found, store)
-    return found
+        store_times(cluster, named, store)
+    return named
 
 
 def _time(
     cluster: Cluster,
     here: World,
-    links: Links,
+    links: Transport,
     kind: Kind,
     axes: tuple[int, ...],
     size: int,
@@ -105,7 +107,7 @@ def _time(
     one_clock: bool,
     matrix: torch.Tensor,
 ) -> float:
-    """The seconds that one kind of collective takes at one size, by the median, from when the last rank begins to when the last one is done."""
+    """The median seconds of a collective, from when the last rank begins to when the last ends."""
     import torch.distributed as dist
 
     group = group_of(whole_mesh(cluster), axes, here.rank)
@@ -118,9 +120,9 @@ def _time(
             _settle(here.device)
             dist.barrier()
             start = perf_counter()
-            for begun in [run() for _ in range(count)]:
-                if begun is not None:
-                    begun.wait()
+            for pending in [run() for _ in range(count)]:
+                if pending is not None:
+                    pending.wait()
             _settle(here.device)
             end = perf_counter()
             # Ranks do not leave a barrier at once; where clocks differ, the longest has to do.
@@ -135,31 +137,27 @@ def _named(
     cluster: Cluster, kind: Kind, axes: tuple[int, ...], size: int, seconds: float
 ) -> LinkTime:
     """A time by the names that the cost model looks for."""
-    parties = (all_pairs if kind == "all_to_all" else rings)(cluster, whole_mesh(cluster), axes)
-    contenders = 1 if kind == "send" else max(p.contenders for p in parties.parties)
+    if isinstance(kind, transfers.Send):
+        spans, contenders = rings(cluster, whole_mesh(cluster), axes).spans, 1
+    else:
+        parties = groups_of(kind, cluster, whole_mesh(cluster), axes)
+        spans, contenders = parties.spans, max(p.contenders for p in parties.parties)
     return LinkTime(
-        kind=kind, spans=parties.spans, contenders=contenders, nbytes=size, seconds=seconds
+        kind=kind.name, spans=spans, contenders=contenders, nbytes=size, seconds=seconds
     )
 
 
-def in_order(times: Sequence[LinkTime]) -> list[LinkTime]:
-    """The same, with no size taking longer than a larger one of its kind: those that would do so share their mean (isotonic regression)."""
+def make_monotone(times: Sequence[LinkTime]) -> list[LinkTime]:
+    """The same, but no size takes longer than a larger one of its kind (isotonic regression)."""
     cases: dict[object, list[LinkTime]] = {}
-    for row in sorted(times, key=lambda r: r.nbytes):
-        cases.setdefault((row.kind, row.spans, row.contenders), []).append(row)
-    found: dict[LinkTime, LinkTime] = {}
-    for rows in cases.values():
-        pools: list[list[LinkTime]] = []
-        for row in rows:
-            pools.append([row])
-            while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
-                pools[-2:] = [pools[-2] + pools[-1]]
-        found |= {row: replace(row, seconds=_mean(pool)) for pool in pools for row in pool}
-    return [found[row] for row in times]
-
-
-def _mean(rows: Sequence[LinkTime]) -> float:
-    return fmean(row.seconds for row in rows)
+    for time in sorted(times, key=lambda t: t.nbytes):
+        cases.setdefault((time.kind, time.spans, time.contenders), []).append(time)
+    smooth: dict[LinkTime, LinkTime] = {}
+    for case in cases.values():
+        seconds = isotonic_regression([time.seconds for time in case]).x
+        for time, value in zip(case, seconds.tolist(), strict=True):
+            smooth[time] = replace(time, seconds=value)
+    return [smooth[time] for time in times]
 
 
 def _settle(device: torch.device) -> None:
@@ -168,39 +166,53 @@ def _settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def keep(cluster: Cluster, found: Sequence[LinkTime], store: Store) -> None:
+def store_times(cluster: Cluster, times: Sequence[LinkTime], store: Store) -> None:
     """Put measured times into a store."""
     tables: dict[tuple[str, tuple[int, ...], int], dict[int, float]] = {}
-    for row in found:
-        tables.setdefault((row.kind, row.spans, row.contenders), {})[row.nbytes] = row.seconds
+    for time in times:
+        tables.setdefault((time.kind, time.spans, time.contenders), {})[time.nbytes] = time.seconds
     for (kind, spans, contenders), seconds in tables.items():
         record_collectives(store, cluster, kind, spans, contenders, seconds)
 
 
 def _prepare(
-    kind: Kind, dim: int, group: tuple[int, ...], here: World, links: Links, nbytes: int
+    kind: Kind, dim: int, group: tuple[int, ...], here: World, links: Transport, nbytes: int
 ) -> Callable[[], Pending | None]:
-    """What a rank begins in one measurement; sizes are those of the tensor that a group gathers or reduces, of what a device has before an exchange, or of a message."""
+    """What a rank begins in one measurement.
+
+    A size is that of the tensor that a group gathers or reduces, of what a device has before an
+    exchange, or of a message.
+    """
     count, own = len(group), group.index(here.rank)
-    elements = nbytes // 4 * (count if kind == "all_to_all" else 1)
+    elements = nbytes // 4 * (count if isinstance(kind, transfers.AllToAll) else 1)
     side = max(count, isqrt(elements) // count * count)
     whole, part = (side, side), side // count
     local = (part, side) if dim == 0 else (side, part)
-    if kind == "all_reduce":
-        values = cycle([torch.ones(whole, device=here.device) for _ in range(AT_ONCE)])
-        what = Collective(kind="all_reduce", tensor="", group=group, value=0, output=1, free=True)
-        return lambda: links.collect(what, next(values))
-    if kind == "all_gather" or kind == "reduce_scatter":
-        value = torch.ones(local if kind == "all_gather" else whole, device=here.device)
-        what = Collective(
-            kind=kind, tensor="", group=group, value=0, output=1, dim=dim, sizes=(part,) * count
-        )
-        return lambda: links.collect(what, value)
-    if kind == "send":
-        return _send(whole, group, own, here, links)
-    # Of its rows each device gives the others their columns, or the other way round.
+    match kind:
+        case transfers.AllReduce():
+            values = cycle([torch.ones(whole, device=here.device) for _ in range(AT_ONCE)])
+            what = Collective(kind=kind, tensor="", group=group, value=0, output=1, free=True)
+            return lambda: links.collect(what, next(values))
+        case transfers.AllGather() | transfers.ReduceScatter():
+            value = torch.ones(whole if kind.reduces else local, device=here.device)
+            what = Collective(
+                kind=kind, tensor="", group=group, value=0, output=1, dim=dim, sizes=(part,) * count
+            )
+            return lambda: links.collect(what, value)
+        case transfers.AllToAll():
+            return _swap(dim, side, group, here, links)
+        case transfers.Send():
+            return _send(whole, group, own, here, links)
+
+
+def _swap(
+    dim: int, side: int, group: tuple[int, ...], here: World, links: Transport
+) -> Callable[[], Pending | None]:
+    """Of its rows each device gives the others their columns, or the other way round."""
+    count, own = len(group), group.index(here.rank)
+    part = side // count
+    local, swapped = ((part, side), (side, part)) if dim == 0 else ((side, part), (part, side))
     value = torch.ones(local, device=here.device)
-    swapped = (side, part) if dim == 0 else (part, side)
     given: list[Box] = [_region(local, 1 - dim, n * part, part) for n in range(count)]
     taken: list[Box] = [_region(swapped, dim, n * part, part) for n in range(count)]
     others = [n for n in range(count) if n != own]
@@ -220,7 +232,7 @@ def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
 
 
 def _send(
-    shape: tuple[int, int], group: tuple[int, ...], own: int, here: World, links: Links
+    shape: tuple[int, int], group: tuple[int, ...], own: int, here: World, links: Transport
 ) -> Callable[[], Pending | None]:
     """One message, from the first rank of every group to its second."""
     whole: Box = ((0, shape[0]), (0, shape[1]))
@@ -245,14 +257,14 @@ def measure_local(
     repeats: int = 5,
     timeout: float = 600.0,
 ) -> list[LinkTime]:
-    """Start a process for each device of a cluster like ``local:4`` on this machine, and measure between them."""
-    found = launch(cluster.num_devices, timeout=timeout)(
+    """Measure between new processes of this machine, one for each device of, say, ``local:4``."""
+    times = launch(cluster.num_devices, timeout=timeout)(
         _measure_here, to_toml(cluster), tuple(sizes), repeats
     )[0]
-    assert isinstance(found, list)
+    assert isinstance(times, list)
     if store is not None:
-        keep(cluster, found, store)
-    return found
+        store_times(cluster, times, store)
+    return times
 
 
 def _measure_here(text: str, sizes: tuple[int, ...], repeats: int) -> list[LinkTime]:

@@ -1,9 +1,9 @@
 """Real tensors for a call of which only the types are known, such that its kernel takes them.
 
-Floats are between 0.1 and 0.9, so they do for logarithms, probabilities and divisors alike. What an integer may be is read
-from the description: where it looks rows up (a split has a mask), any row; in an element-wise operator 1, which may divide;
-anywhere else 0, which every index may be. Booleans come in runs, as in masks of positions, of padding and of classes: on a CPU a choice between two
-values takes six times as long where every next one is a surprise.
+Floats lie between 0.1 and 0.9, which suits logarithms, probabilities and divisors. The description
+says what an integer may be: any row where it looks rows up (a split has a mask); 1 in an
+element-wise operator, which may divide by it; else 0, which every index may be. Booleans come in
+runs, as in masks: on a CPU a choice takes six times as long where every next one is a surprise.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def sample_inputs(
     generator = torch.Generator(device).manual_seed(0)
     ranges = index_ranges(op, attrs, types)
     ones = op in _PIVOTS or (is_described(op) and properties(op, attrs, types).elementwise)
-    found: list[torch.Tensor | None] = []
+    inputs: list[torch.Tensor | None] = []
     for position, type in enumerate(types.inputs):
         if type is None:
-            found.append(None)
+            inputs.append(None)
             continue
         tensor = _sample(type, ranges.get(position, 1), generator)
         if ones and _is_integer(type.dtype):
             tensor = torch.ones_like(tensor)
-        found.append(_positive_definite(tensor) if "cholesky" in op else tensor)
-    return found
+        inputs.append(_positive_definite(tensor) if "cholesky" in op else tensor)
+    return inputs
 
 
 def index_ranges(op: str, attrs: Mapping[str, Attr], types: Types) -> dict[int, int]:
@@ -47,12 +47,12 @@ def index_ranges(op: str, attrs: Mapping[str, Attr], types: Types) -> dict[int, 
     integers = any(t is not None and _is_integer(t.dtype) for t in types.inputs)
     if not integers or not is_described(op):
         return {}
-    found: dict[int, int] = {}
+    num_rows: dict[int, int] = {}
     for split in splits(op, attrs, types):
         mask = split.part(0, split.extent).mask
         if mask is not None:
-            found[mask.index] = min(split.extent, found.get(mask.index, split.extent))
-    return found
+            num_rows[mask.index] = min(split.extent, num_rows.get(mask.index, split.extent))
+    return num_rows
 
 
 def _is_integer(dtype: str) -> bool:

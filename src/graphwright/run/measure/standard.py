@@ -1,4 +1,4 @@
-"""Calls that show what a device is like when there is no model to go by: the common operators over a range of sizes."""
+"""Common operators over a range of sizes: calls to calibrate by when there is no model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Shapes = list[tuple[int, ...]]
 
 
 def standard_calls(dtype: str = "float32") -> list[Call]:
-    """Matrix products, convolutions, element-wise operators, reductions and normalisations from small to large."""
-    found: list[Call] = []
+    """Products, convolutions, element-wise operators, reductions and normalisations."""
+    calls: list[Call] = []
     for op, attrs, shapes in _sizes():
         inputs = [TensorType(shape, dtype) for shape in shapes]
         known, given = complete_call(op, attrs, inputs)
-        found.append((op, known, infer_types(op, given, known)))
-    return found
+        calls.append((op, known, infer_types(op, given, known)))
+    return calls
 
 
 def _sizes() -> Iterator[tuple[str, Mapping[str, Attr], Shapes]]:

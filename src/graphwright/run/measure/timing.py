@@ -1,10 +1,10 @@
 """How long a call takes on a device: the median of many, and their spread.
 
-    warm-up | batch | batch | batch ...        a sample is a batch of calls, long enough for the clock
-                                               until there is time enough in them, or enough of them
+    warm-up | batch | batch | batch ...     a sample is a batch of calls, long enough for the clock;
+                                            samples go on for long enough, or until there are enough
 
-On a GPU, some calls are recorded as a CUDA graph and events on the stream time its replays: what the device takes, without
-the time that Python needs to launch them one by one. A call that cannot be recorded is timed with its launching.
+On a GPU, events time the replays of a CUDA graph of some calls: what the device takes, without the
+time that Python needs to launch them. A call that cannot be recorded is timed with its launch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MAX_ROUNDS = 3
 
 
 def measure(call: Callable[[], object], device: torch.device, seconds: float = 0.2) -> Measurement:
-    """Time a call: the median of samples that last `seconds` together, and half the distance of their quartiles.
+    """Time a call: the median of samples of `seconds` in all, and half the distance of quartiles.
 
-    Of up to three rounds, until one is calm, the quickest counts: other work on the machine only ever adds time.
+    The quickest of up to three rounds, until one is calm, counts: other work only adds time.
     """
     if device.type == "cuda":
         recorded = _record(call, device)
@@ -62,10 +62,10 @@ def _measure(
         clock(call, batch)  # caches, allocators and clock rates settle
     best: Measurement | None = None
     for _ in range(MAX_ROUNDS):
-        found = _round(call, clock, batch, seconds, MIN_SAMPLES if guess < seconds else 3)
-        if best is None or found.seconds < best.seconds:
-            best = found
-        if found.spread <= CALM * found.seconds:
+        measured = _round(call, clock, batch, seconds, MIN_SAMPLES if guess < seconds else 3)
+        if best is None or measured.seconds < best.seconds:
+            best = measured
+        if measured.spread <= CALM * measured.seconds:
             break
     assert best is not None
     return best
@@ -89,7 +89,7 @@ def _cpu_clock(call: Callable[[], object], repeats: int) -> float:
 
 
 def _record(call: Callable[[], object], device: torch.device) -> Callable[[], object] | None:
-    """Some calls as one CUDA graph; None if the operator waits for the device, or copies from it."""
+    """Some calls as one CUDA graph; None if the operator waits for the device or copies from it."""
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.device(device):
@@ -108,7 +108,8 @@ def _record(call: Callable[[], object], device: torch.device) -> Callable[[], ob
 
 
 def _cuda_clock(device: torch.device) -> Clock:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    make: Callable[..., torch.cuda.Event] = torch.cuda.Event
+    start, end = (make(enable_timing=True) for _ in range(2))
 
     def clock(call: Callable[[], object], repeats: int) -> float:
         with torch.cuda.device(device):

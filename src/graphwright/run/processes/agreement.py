@@ -1,22 +1,35 @@
-r"""Processes that act together: each does its part, and where one fails all of them raise the same error.
+r"""Ranks agree on what came of their work, and on what they were given.
 
     rank 0   work() -> a      \                  / [a, b]
-    rank 1   work() -> b      /  all_gather ->   \ [a, b]        or, on both, the error of the first that failed
+    rank 1   work() -> b      /  all_gather ->   \ [a, b]     or, on both, the first rank's error
 
-Without this, the process that fails leaves and the others wait for it until a time limit ends them.
+Without `gather_results`, a rank that fails leaves and the others wait for it until a time limit.
+
+The values that training starts from, learning rates, and batches that are given whole must be the
+same on all ranks. Nothing of them travels in a step, so ranks that differ would train different
+models and report one loss. `check_ranks_agree` compares digests before calls 1, 2, 4, 8, ...: what
+goes wrong in every step is noticed soon, and comparing costs nothing in the long run.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import TypeVar
 
-from graphwright.errors import GraphwrightError
-from graphwright.run.processes.notices import telling
+import torch
+
+from graphwright.errors import GraphwrightError, RanksDiffer
+from graphwright.run.processes.notices import notice_of_waiting
 
 T = TypeVar("T")
+
+DIGESTED_BYTES = 1 << 15
+"""Bytes at each end of a tensor that enter its digest: values drawn or read differently show."""
+
+VALUES, RATES = "values", "rates"
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -28,32 +41,77 @@ def rank_and_size() -> tuple[int, int]:
     return dist.get_rank(), dist.get_world_size()
 
 
-def together(work: Callable[[], T]) -> list[T]:
-    """Run `work` in every process and return all results by rank; an error of one is raised in all."""
+def gather_results(work: Callable[[], T]) -> list[T]:
+    """Run `work` on every rank and return all results by rank; an error of one is raised on all."""
     import torch.distributed as dist
 
-    outcome: T | GraphwrightError | OSError
+    own: T | GraphwrightError | OSError
     try:
-        outcome = work()
+        own = work()
     except (GraphwrightError, OSError) as error:
-        outcome = error
-    outcomes = [outcome]
+        own = error
     rank, size = rank_and_size()
+    everywhere = [own] * size
     if size > 1:
-        outcomes = [outcome] * size
-        with telling(rank):
-            dist.all_gather_object(outcomes, outcome)
+        with notice_of_waiting(rank):
+            dist.all_gather_object(everywhere, own)
     results = []
-    for found in [outcome, *outcomes]:  # its own error first: that one still has its traceback
-        if isinstance(found, GraphwrightError | OSError):
-            raise found
-        results.append(found)
+    for result in [own, *everywhere]:  # its own error first: that one still has its traceback
+        if isinstance(result, GraphwrightError | OSError):
+            raise result
+        results.append(result)
     return results[1:]
 
 
 @contextmanager
-def alone_is_meant() -> Iterator[None]:
-    """Without PyTorch's warning that there is no process group."""
+def without_group_warning() -> Iterator[None]:
+    """Silence PyTorch's warning that there is no process group."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         yield
+
+
+def is_check_due(num_calls: int) -> bool:
+    """Whether ranks compare after so many calls: after 0, 1, 3, 7, ..."""
+    return num_calls & (num_calls + 1) == 0
+
+
+def digest_tensors(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """A digest of tensors by name: of types, and of both ends of values that are not on meta."""
+    digest = blake2b(digest_size=16)
+    for name, tensor in tensors:
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {tensor.is_meta}".encode())
+        if tensor.is_meta or not tensor.numel():
+            continue
+        count = max(1, DIGESTED_BYTES // tensor.element_size())
+        flat = tensor.detach().reshape(-1)
+        for end in (flat[:count], flat[-count:]):
+            digest.update(end.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_ranks_agree(given: Mapping[str, object]) -> None:
+    """Raise unless all ranks were given the same, by input name, VALUES or RATES; skips None."""
+    everywhere = gather_results(lambda: dict(given))
+    for key, first in everywhere[0].items():
+        for rank, other in enumerate(everywhere):
+            if None not in (first, other.get(key)) and other[key] != first:
+                raise RanksDiffer(_describe_difference(key, rank, first, other[key]))
+
+
+def _describe_difference(key: str, rank: int, first: object, other: object) -> str:
+    if key == VALUES:
+        return (
+            f"rank {rank} has a model with other values than rank 0. Call torch.manual_seed with "
+            "the same number on every rank before making the model, read it from a file, or "
+            "step.load a checkpoint before the first step"
+        )
+    if key == RATES:
+        return (
+            f"rank {rank} has the learning rates {other}, and rank 0 has {first}; step the "
+            "scheduler on every rank"
+        )
+    return (
+        f"rank {rank} was given another {key} than rank 0. Give all ranks the same whole batch, "
+        "shuffled from the same seed, or each its own part (graphwright.run.shard_loader)"
+    )

@@ -1,21 +1,20 @@
-"""Start a function in several processes of this machine, as torchrun would, and bring back the result of each.
+"""Call a function in several processes of this machine, as torchrun would, and return all results.
 
-    launch(3)(function, x)          parent: hosts the store on loopback, at a port that the system chooses
-         |-- rank 0: function(x)           every worker finds torchrun's variables, so that `world()` and
-         |-- rank 1: function(x)           `torch.distributed.init_process_group()` work inside
+    launch(3)(function, x)        parent: hosts the store on loopback, at a port the system chooses
+         |-- rank 0: function(x)     every worker finds torchrun's variables, so that `world()` and
+         |-- rank 1: function(x)     `torch.distributed.init_process_group()` work inside
          `-- rank 2: function(x)
          v
-    [result of 0, of 1, of 2]       or WorkerFailed, with the traceback of the worker that failed first
+    [result of 0, of 1, of 2]     or WorkerFailed, with the traceback of the first that failed
 
-The workers are new processes that import the function by its name. Whatever happens (an exception, kill -9, a hang, Ctrl-C, the
-end of the parent itself), none of them outlives the call.
+Workers are new processes that import the function by its name. Whatever happens (an exception,
+kill -9, a hang, Ctrl-C, the end of the parent itself), none of them outlives the call.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +27,14 @@ from typing import TypeVar, cast
 from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed, WorkerTimedOut
 from graphwright.ir import format_bytes
 from graphwright.machine import free_host_memory, num_cores
-from graphwright.run.processes.rendezvous import listen, name_loopback
-from graphwright.run.processes.supervisor import Died, Member, end, locate, watch
+from graphwright.run.processes.rendezvous import listen, make_store, name_loopback
+from graphwright.run.processes.supervisor import (
+    Died,
+    WorkerProcess,
+    ask_for_stacks,
+    await_workers,
+    end_workers,
+)
 from graphwright.run.processes.worker import Raised, Returned, pack, unpack
 
 Result = TypeVar("Result")
@@ -56,11 +61,11 @@ class Launcher:
         _check_memory(self.num_workers)
         packed = pack((function, arguments), f"{_name(function)} with its arguments")
         changed = threading.Event()
-        members: list[Member] = []
+        workers: list[WorkerProcess] = []
         with TemporaryDirectory(prefix="graphwright-") as folder, _host_store() as port:
             try:
                 for rank in range(self.num_workers):
-                    member = Member(
+                    worker = WorkerProcess(
                         rank,
                         variables=self._variables(rank, port),
                         packed=packed,
@@ -68,31 +73,29 @@ class Launcher:
                         stack=Path(folder) / f"rank-{rank}",
                         changed=changed,
                     )
-                    members.append(member)
-                    member.start()
-                failed = watch(members, changed, self.timeout, self.join_timeout)
-                silent = [member for member in members if member.outcome is None]
+                    workers.append(worker)
+                    worker.start()
+                failed = await_workers(workers, changed, self.timeout, self.join_timeout)
+                silent = [worker for worker in workers if worker.outcome is None]
                 if failed:
-                    raise _failed(members, failed)
+                    raise _failed(workers, failed)
                 if silent:
-                    raise _timed_out(members, locate(silent), self.timeout or 0.0)
-                end(members, patience=self.join_timeout)
+                    raise _timed_out(workers, ask_for_stacks(silent), self.timeout or 0.0)
+                end_workers(workers, grace=self.join_timeout)
             except BaseException:
-                end(members)
+                end_workers(workers)
                 raise
-        return [cast(Result, _result(member)) for member in members]
+        return [cast(Result, _result(worker)) for worker in workers]
 
     def _variables(self, rank: int, port: int) -> dict[str, str]:
         loopback = name_loopback()
-        return {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
+        ranks = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
+        names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")
+        sizes = dict.fromkeys(names, str(self.num_workers))
+        interface = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback or "")
+        return (ranks | sizes | (interface if loopback else {})) | {
             "GROUP_RANK": "0",
-            "ROLE_RANK": str(rank),
-            "WORLD_SIZE": str(self.num_workers),
-            "LOCAL_WORLD_SIZE": str(self.num_workers),
             "GROUP_WORLD_SIZE": "1",
-            "ROLE_WORLD_SIZE": str(self.num_workers),
             "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(port),
             "TORCHELASTIC_RUN_ID": "graphwright",
@@ -100,7 +103,7 @@ class Launcher:
             "TORCHELASTIC_MAX_RESTARTS": "0",
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             "OMP_NUM_THREADS": str(self.threads),
-        } | ({"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback} if loopback else {})
+        }
 
 
 def launch(
@@ -110,11 +113,11 @@ def launch(
     threads: int | None = None,
     join_timeout: float = JOIN_SECONDS,
 ) -> Launcher:
-    """Prepare processes of this machine: ``launch(4)(function, *arguments)`` calls the function in each of four.
+    """Prepare processes of this machine: ``launch(4)(function, *arguments)`` calls it in four.
 
-    `timeout` limits the whole run in seconds (None: no limit); `join_timeout` is how long the others may go on once a worker has
-    failed, and how long workers may take to end once all have returned; `threads` are the threads of PyTorch in each worker (None:
-    the cores divided among the workers).
+    `timeout` limits the whole run in seconds (None: no limit). `join_timeout` is how long the
+    others may go on once a worker has failed, and how long workers may take to end once all have
+    returned. `threads` is PyTorch's in each worker (None: the cores divided among the workers).
     """
     if not _is_count(num_workers):
         raise InvalidLaunch(f"num_workers={num_workers!r}; give a whole number from 1 upwards")
@@ -139,18 +142,20 @@ def _is_count(value: object) -> bool:
 def _check_outside() -> None:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         raise InvalidLaunch(
-            f"this process is rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} already, and a worker cannot launch workers; "
-            'call gw.launch under `if __name__ == "__main__":`, and start that script with python, not with torchrun'
+            f"this process is rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} already, and "
+            'a worker cannot launch workers; call gw.launch under `if __name__ == "__main__":`, '
+            "and start that script with python, not with torchrun"
         )
 
 
 def _check_memory(num_workers: int) -> None:
-    """Raise if so many processes would fill the memory before they begin: the system would end one of them, or this one."""
+    """Raise if so many processes would fill the memory at once: the system would kill one."""
     free = free_host_memory()
-    if num_workers * WORKER_BYTES > free:
+    needed = num_workers * WORKER_BYTES
+    if needed > free:
         raise InvalidLaunch(
-            f"{num_workers} workers need {format_bytes(num_workers * WORKER_BYTES)} for PyTorch alone, and {format_bytes(free)} are free; "
-            f"launch {max(1, free // WORKER_BYTES)} at most"
+            f"{num_workers} workers need {format_bytes(needed)} for PyTorch alone, and "
+            f"{format_bytes(free)} are free; launch {max(1, free // WORKER_BYTES)} at most"
         )
 
 
@@ -162,13 +167,13 @@ def _name(function: object) -> str:
 
 def _check_function(function: object) -> None:
     if not callable(function):
-        raise NotSendable(f"{function!r} is no function that workers could call")
+        raise NotSendable(f"{function!r} is not a function that workers could call")
     name = str(getattr(function, "__qualname__", ""))
-    kind = "a lambda" if "<lambda>" in name else "inside another function" if "<locals>" in name else None  # fmt: skip
-    if kind is not None:
+    kind = "a lambda" if "<lambda>" in name else "inside another function"
+    if "<lambda>" in name or "<locals>" in name:
         raise NotSendable(
-            f"workers import the function by its name, and {_name(function)} is {kind}; write it with def at the top level "
-            "of a module, and give what it needs as arguments"
+            f"workers import the function by its name, and {_name(function)} is {kind}; write it "
+            "with def at the top level of a module, and give what it needs as arguments"
         )
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
@@ -178,49 +183,38 @@ def _check_function(function: object) -> None:
         and (file is None or not Path(file).is_file())
     ):
         raise NotSendable(
-            f"workers import the function by its name, and {name} is in no file but in an interactive session; put it in a file"
+            f"workers import the function by its name, and {name} is in no file but in an "
+            "interactive session; put it in a file"
         )
 
 
 @contextmanager
 def _host_store() -> Iterator[int]:
-    """Host the store of one run, on loopback, at a port of the system's choice that is never free in between."""
-    from datetime import timedelta
-
-    import torch.distributed
-
-    listener: socket.socket = listen(LOOPBACK, 0)
+    """Host the store of one run on loopback, at a port of the system's choice."""
+    listener = listen(LOOPBACK, 0)
     port = listener.getsockname()[1]
-    store = torch.distributed.TCPStore(
-        LOOPBACK,
-        port,
-        None,
-        True,
-        timedelta(seconds=60),
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
+    store = make_store(LOOPBACK, port, listener.detach(), 60.0)
     try:
         yield port
     finally:
         del store
 
 
-def _result(member: Member) -> object:
-    assert isinstance(member.outcome, Returned)
+def _result(worker: WorkerProcess) -> object:
+    assert isinstance(worker.outcome, Returned)
     try:
-        return unpack(member.outcome.result, device="cpu")
+        return unpack(worker.outcome.result, device="cpu")
     except Exception as error:  # whatever a class raises when made anew
-        raise NotSendable(f"the result of rank {member.rank} cannot be read: {error}") from error
+        raise NotSendable(f"the result of rank {worker.rank} cannot be read: {error}") from error
 
 
-def _failed(members: Sequence[Member], failed: Sequence[Member]) -> WorkerFailed:
+def _failed(workers: Sequence[WorkerProcess], failed: Sequence[WorkerProcess]) -> WorkerFailed:
     first, *others = failed
     outcome = first.outcome
     assert isinstance(outcome, Raised | Died)
-    parts = [f"rank {first.rank} of {len(members)} {_headline(first)}", outcome.traceback]
-    parts += [f"then rank {member.rank} {_headline(member)}" for member in others]
-    ended = [str(member.rank) for member in members if member.outcome is None]
+    parts = [f"rank {first.rank} of {len(workers)} {_headline(first)}", outcome.traceback]
+    parts += [f"then rank {worker.rank} {_headline(worker)}" for worker in others]
+    ended = [str(worker.rank) for worker in workers if worker.outcome is None]
     if ended:
         parts.append(f"rank {', '.join(ended)} still ran, and was ended")
     return WorkerFailed(
@@ -231,8 +225,8 @@ def _failed(members: Sequence[Member], failed: Sequence[Member]) -> WorkerFailed
     )
 
 
-def _headline(member: Member) -> str:
-    outcome = member.outcome
+def _headline(worker: WorkerProcess) -> str:
+    outcome = worker.outcome
     if isinstance(outcome, Raised):
         return f"raised {outcome.headline}"
     assert isinstance(outcome, Died)
@@ -242,16 +236,18 @@ def _headline(member: Member) -> str:
         return f"was killed by signal {-outcome.exit_code} ({name}){hint}"
     if not outcome.began:
         return (
-            f"ended with exit code {outcome.exit_code} before it began; its own output says why. A script calls gw.launch "
-            'under `if __name__ == "__main__":`'
+            f"ended with exit code {outcome.exit_code} before it began; its own output says why. "
+            'A script calls gw.launch under `if __name__ == "__main__":`'
         )
     return f"ended with exit code {outcome.exit_code} and returned nothing"
 
 
-def _timed_out(members: Sequence[Member], stacks: dict[int, str], timeout: float) -> WorkerTimedOut:
+def _timed_out(
+    workers: Sequence[WorkerProcess], stacks: dict[int, str], timeout: float
+) -> WorkerTimedOut:
     """Name the rank that does not wait for others, where one is to be seen."""
     ranks = sorted(stacks, key=lambda rank: (_in_collective(stacks[rank]), rank))
-    parts = [f"rank {ranks[0]} of {len(members)} had not finished after {timeout:g} seconds"]
+    parts = [f"rank {ranks[0]} of {len(workers)} had not finished after {timeout:g} seconds"]
     if len(ranks) > 1:
         parts[0] += f", nor had rank {', '.join(map(str, ranks[1:]))}"
     for rank in ranks:
@@ -259,7 +255,8 @@ def _timed_out(members: Sequence[Member], stacks: dict[int, str], timeout: float
     return WorkerTimedOut("\n\n".join(parts), rank=ranks[0], traceback=stacks[ranks[0]])
 
 
-_WAITING = ("torch/distributed/", *(f"graphwright/run/{n}.py" for n in ("neighbours", "messages")))
+_WAITING = ("torch/distributed/", "graphwright/run/links/")
+"""Where a rank is that waits for others."""
 
 
 def _in_collective(stack: str) -> bool:

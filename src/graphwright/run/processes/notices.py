@@ -1,7 +1,11 @@
-"""Say what takes long: that a rank waits for others on its machine, and where, as a run that one rank has left silently is silent until its time limit; or that it compiles.
+"""Notices on stderr about what takes long: waiting for other ranks, and where; compiling.
 
-graphwright: rank 1 has waited 30 s for rank 0 (train.py, line 41). All ranks have to come to the same call; one that is only slow needs nothing.
-graphwright: torch.compile has been at work for 30 s on the 3,602 operators of rank 0's program. It is once only, before the first step, and can take minutes.
+graphwright: rank 1 has waited 30 s for rank 0 (train.py, line 41). All ranks must reach the
+same call; if rank 0 is merely slow, ignore this.
+graphwright: torch.compile has been at work for 30 s on the 3,602 operators of rank 0's program.
+It runs once, before the first step, and can take minutes.
+
+Without the first, a run that one rank has left would be silent until its time limit.
 """
 
 from __future__ import annotations
@@ -15,31 +19,32 @@ from types import FrameType
 
 from graphwright.user_code import is_users
 
-NOTICE = 30.0
-"""Seconds of waiting before it is said: longer than most steps take, and much shorter than any time limit."""
+NOTICE_SECONDS = 30.0
+"""Waiting beyond this is mentioned: longer than most steps, much shorter than any time limit."""
 
 
 @contextmanager
-def telling(rank: int) -> Iterator[None]:
-    """Say once, if the block takes long, that this rank waits for others."""
-    with _after_a_while(tell, rank, (), where()):
+def notice_of_waiting(rank: int) -> Iterator[None]:
+    """Print once, if the block takes long, that this rank waits for others."""
+    with _after_a_while(print_waiting, rank, (), find_user_line()):
         yield
 
 
 @contextmanager
-def telling_of_compiling(rank: int, num_operators: int) -> Iterator[None]:
-    """Say once, if the block takes long, that this rank's program is being compiled."""
-    words = (
-        f"torch.compile has been at work for {NOTICE:.0f} s on the {num_operators:,} operators of rank {rank}'s program. "
-        "It is once only, before the first step, and can take minutes."
+def notice_of_compiling(rank: int, num_operators: int) -> Iterator[None]:
+    """Print once, if the block takes long, that this rank's program is being compiled."""
+    text = (
+        f"torch.compile has been at work for {NOTICE_SECONDS:.0f} s on the {num_operators:,} "
+        f"operators of rank {rank}'s program. It runs once, before the first step, and can take "
+        "minutes."
     )
-    with _after_a_while(_say, words):
+    with _after_a_while(_print, text):
         yield
 
 
 @contextmanager
-def _after_a_while(call: Callable[..., None], *given: object) -> Iterator[None]:
-    timer = Timer(NOTICE, call, given)
+def _after_a_while(function: Callable[..., None], *arguments: object) -> Iterator[None]:
+    timer = Timer(NOTICE_SECONDS, function, arguments)
     timer.daemon = True
     timer.start()
     try:
@@ -48,22 +53,24 @@ def _after_a_while(call: Callable[..., None], *given: object) -> Iterator[None]:
         timer.cancel()
 
 
-def tell(rank: int, others: Sequence[int], place: str) -> None:
-    """Say that this rank waits for others, or for nobody knows whom."""
-    whom = f"rank {', '.join(map(str, sorted(set(others))))}" if others else "other ranks"
-    at = f" ({place})" if place else ""
-    _say(
-        f"rank {rank} has waited {NOTICE:.0f} s for {whom}{at}. All ranks have to come to the same call; one that is only slow needs nothing."
+def print_waiting(rank: int, others: Sequence[int], line: str) -> None:
+    """Print that this rank waits for others, or for unknown ones, at a line of the user's."""
+    names = f"rank {', '.join(map(str, sorted(set(others))))}" if others else "other ranks"
+    at = f" ({line})" if line else ""
+    slow = f"{names} {'is' if len(set(others)) == 1 else 'are'} merely slow"
+    _print(
+        f"rank {rank} has waited {NOTICE_SECONDS:.0f} s for {names}{at}. All ranks must reach the "
+        f"same call; if {slow}, ignore this."
     )
 
 
-def _say(words: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more
-        print(f"graphwright: {words}", file=sys.stderr, flush=True)
+def _print(text: str) -> None:
+    with suppress(OSError, ValueError):  # stderr may be closed
+        print(f"graphwright: {text}", file=sys.stderr, flush=True)
 
 
-def where() -> str:
-    """The line of the user's own program that has led here, if there is one."""
+def find_user_line() -> str:
+    """The line of the user's own program that led here, if there is one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

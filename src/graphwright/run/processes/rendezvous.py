@@ -5,14 +5,15 @@
       v
     read_variables    refuses what is missing or contradicts itself, before anything starts
       |
-      v               rank 0, or the launcher ---- store at MASTER_ADDR:MASTER_PORT ---- ranks 1, 2, 3
+      v               rank 0, or the launcher --- store at MASTER_ADDR:MASTER_PORT --- other ranks
     open_store
       |
       v               "rank 1": "gloo process 4711 on here"
     call_roll         every rank writes its name and what it can use; all wait for all
 
-The roll finds, with an error instead of a silent wait, two processes of one rank, two opinions about the size of the world, and
-ranks that never come. Because the backend is agreed on, a machine without GPUs among others with them is no deadlock.
+The roll call reports, instead of a silent wait, two processes of one rank, two opinions about the
+size of the world, and ranks that never come. Because the ranks agree on the backend, a machine
+without GPUs among others with them does not deadlock.
 """
 
 from __future__ import annotations
@@ -60,20 +61,22 @@ def read_variables(environ: Mapping[str, str]) -> Variables | None:
     if missing:
         there = ", ".join(f"{name}={environ[name]}" for name in NAMES if environ.get(name))
         raise InvalidWorld(
-            f"{' and '.join(missing)} not set, beside {there or 'empty variables'}; torchrun sets all of them. Unset all "
-            "of them to run in one process"
+            f"{' and '.join(missing)} not set, beside {there or 'empty variables'}; torchrun sets "
+            "all of them. Unset all of them to run in one process"
         )
     rank, size, local_rank, port = (
         _number(environ, name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
     )
     local_size = _number(environ, "LOCAL_WORLD_SIZE") if environ.get("LOCAL_WORLD_SIZE") else None
     rules = [
-        (size >= 1, f"WORLD_SIZE={size} is no number of processes"),
-        (0 <= rank < size, f"RANK={rank} is not among the ranks 0 to {size - 1} of WORLD_SIZE={size}"),
+        (size >= 1, f"WORLD_SIZE={size} is not a number of processes"),
+        (0 <= rank < size,
+         f"RANK={rank} is not one of the ranks 0 to {size - 1} of WORLD_SIZE={size}"),
         (0 <= local_rank <= rank, f"LOCAL_RANK={local_rank} is not between 0 and RANK={rank}"),
         (local_size is None or local_rank < local_size <= size,
-         f"LOCAL_WORLD_SIZE={local_size} is not above LOCAL_RANK={local_rank} and within WORLD_SIZE={size}"),
-        (1 <= port <= 65535, f"MASTER_PORT={port} is no port; ports are 1 to 65535"),
+         f"LOCAL_WORLD_SIZE={local_size} is not above LOCAL_RANK={local_rank} "
+         f"and within WORLD_SIZE={size}"),
+        (1 <= port <= 65535, f"MASTER_PORT={port} is not a port; ports are 1 to 65535"),
     ]  # fmt: skip
     for holds, message in rules:
         if not holds:
@@ -95,7 +98,7 @@ def name_loopback() -> str | None:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A socket that listens: on loopback alone if that is the address, otherwise wherever others can come from."""
+    """A listening socket: on loopback alone if that is the address, otherwise on all interfaces."""
     here = is_loopback(address)
     dual = not here and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in address else socket.AF_INET
@@ -105,8 +108,9 @@ def listen(address: str, port: int) -> socket.socket:
         )
     except OSError as error:
         raise AddressInUse(
-            f"rank 0 cannot listen at {address}:{port} (MASTER_ADDR and MASTER_PORT): {os.strerror(error.errno or 0)}; choose another "
-            "MASTER_PORT, or end the program that holds it"
+            f"rank 0 cannot listen at {address}:{port} (MASTER_ADDR and MASTER_PORT): "
+            f"{os.strerror(error.errno or 0)}; choose another MASTER_PORT, or end the program that "
+            "holds it"
         ) from error
 
 
@@ -114,7 +118,7 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     try:
         return int(environ[name])
     except ValueError:
-        raise InvalidWorld(f"{name}={environ[name]!r} is no whole number") from None
+        raise InvalidWorld(f"{name}={environ[name]!r} is not a whole number") from None
 
 
 def is_loopback(address: str) -> bool:
@@ -133,19 +137,20 @@ def open_store(variables: Variables, deadline: float) -> Store:
     if listener is None:
         _await_store(variables, deadline)
     try:
-        return torch.distributed.TCPStore(
-            address,
-            port,
-            None,
-            hosts,
-            timedelta(seconds=max(1.0, deadline - time.monotonic())),
-            wait_for_workers=False,
-            master_listen_fd=listener,
-        )
+        return make_store(address, port, listener, max(1.0, deadline - time.monotonic()))
     except RuntimeError as error:
         raise InvalidWorld(
-            f"what listens at {address}:{port} (MASTER_ADDR and MASTER_PORT) does not answer as rank 0: {error}"
+            f"what listens at {address}:{port} (MASTER_ADDR and MASTER_PORT) does not answer as "
+            f"rank 0: {error}"
         ) from error
+
+
+def make_store(address: str, port: int, listener: int | None, seconds: float) -> Store:
+    """The store at an address, hosted here if there is a listening socket (its descriptor)."""
+    hosts, timeout = listener is not None, timedelta(seconds=seconds)
+    return torch.distributed.TCPStore(
+        address, port, None, hosts, timeout, wait_for_workers=False, master_listen_fd=listener
+    )
 
 
 def _await_store(variables: Variables, deadline: float) -> None:
@@ -155,13 +160,16 @@ def _await_store(variables: Variables, deadline: float) -> None:
             with socket.create_connection((address, port), timeout=5):
                 return
         except socket.gaierror as error:
-            raise InvalidWorld(f"MASTER_ADDR={address} is no machine: {error.strerror}") from error
+            raise InvalidWorld(
+                f"MASTER_ADDR={address} is not a machine: {error.strerror}"
+            ) from error
         except OSError as error:
             if time.monotonic() > deadline:
                 host = "the launcher" if variables.hosted else "rank 0"
                 raise WorkersMissing(
-                    f"rank {variables.rank} of {variables.size} cannot reach {host} at {address}:{port}: {error}; see "
-                    "whether it runs, and whether MASTER_ADDR and MASTER_PORT are its own",
+                    f"rank {variables.rank} of {variables.size} cannot reach {host} at "
+                    f"{address}:{port}: {error}; check that it runs, and that MASTER_ADDR and "
+                    "MASTER_PORT are its own",
                     ranks=() if variables.hosted else (0,),
                 ) from error
             time.sleep(0.1)
@@ -173,20 +181,23 @@ def call_roll(store: Store, variables: Variables, wish: Backend, deadline: float
     agreed = int(store.compare_set("size", "", str(size)))
     if agreed != size:
         raise InvalidWorld(
-            f"rank {rank} has WORLD_SIZE={size}, and a rank that came before has {agreed}; give all ranks the same"
+            f"rank {rank} has WORLD_SIZE={size}, and a rank that came before has {agreed}; give "
+            "all ranks the same"
         )
     name = f"{wish} process {os.getpid()} on {socket.gethostname()}"
     holder = store.compare_set(f"rank {rank}", "", name).decode()
     if holder != name:
         there = holder.partition(" ")[2]
-        raise InvalidWorld(f"two processes have RANK={rank}: this one and {there}; give each rank once")  # fmt: skip
+        raise InvalidWorld(
+            f"two processes have RANK={rank}: this one and {there}; give each rank once"
+        )
     keys = [f"rank {other}" for other in range(size)]
     while not store.check(keys):
         if time.monotonic() > deadline:
             missing = tuple(r for r in range(size) if not store.check([keys[r]]))
             raise WorkersMissing(
-                f"rank {rank} of {size} waited in vain for rank {', '.join(map(str, missing))}; see whether they were "
-                "started, and what they say themselves",
+                f"rank {rank} of {size} waited in vain for rank {', '.join(map(str, missing))}; "
+                "check that they were started, and read their own output",
                 ranks=missing,
             )
         time.sleep(0.02)

@@ -1,9 +1,11 @@
-"""The worker processes of one run, as their parent sees them: start them, hear from them, end them, all in bounded time.
+"""The supervisor of a run: start worker processes, hear from them, end them, in bounded time.
 
-    start ----> Member ----> settle: Returned | Raised | Died      the first failure gives the others a last while,
-                   \\-------> locate: where a silent one is         then all that still run are ended, and what they started
+    start ---> WorkerProcess ---> poll: Returned | Raised | Died
+                          `-----> ask_for_stacks: where a silent one is
 
-A thread for each member talks to it, so that one that stops in the middle of a message holds nobody up.
+After the first failure the others have some seconds' grace; then whatever still runs is ended,
+with all that it started. One thread talks to each worker, so that a worker that stops in the
+middle of a message holds nobody up.
 """
 
 from __future__ import annotations
@@ -12,27 +14,30 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 
 from graphwright.errors import InvalidLaunch
-from graphwright.run.processes.worker import READY, Raised, Returned, work
+from graphwright.run.processes.worker import READY, Raised, Returned, run_worker
 
 POLL_SECONDS = 0.1
 END_SECONDS = 1.0
-"""How long a worker has to end by itself when told to."""
+"""How long a worker has to end by itself once told to."""
+ANSWER_SECONDS = 5.0
+"""How long a worker may take to say where it is, and its last words to arrive, on a busy machine."""
 
 _starting = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died:
-    """The process ended and left no result: its exit code, negative for a signal, and where it was if that is known."""
+    """The process left no result: its exit code (minus a signal's number), its stack if known."""
 
     exit_code: int
     began: bool
@@ -41,7 +46,7 @@ class Died:
     lost_peer: bool = False
 
 
-class Member:
+class WorkerProcess:
     """One worker process and the thread that talks to it."""
 
     def __init__(
@@ -65,28 +70,31 @@ class Member:
         context = get_context("spawn")
         self._connection, self._other = context.Pipe()
         self.process = context.Process(
-            target=work, args=(self._other, threads, str(stack)), name=f"graphwright rank {rank}"
+            target=run_worker,
+            args=(self._other, threads, str(stack)),
+            name=f"graphwright rank {rank}",
         )
-        self._attendant = threading.Thread(target=self._attend, daemon=True)
+        self._thread = threading.Thread(target=self._talk, daemon=True)
 
     def start(self) -> None:
         """Start the process, with its variables set, and the thread."""
         try:
-            with _environment(self._variables):
+            # Modules that it imports see its variables, as under torchrun.
+            with _starting, patch.dict(os.environ, self._variables):
                 self.process.start()
         except OSError as error:
             raise InvalidLaunch(
                 f"the system starts no process for rank {self.rank}: {error}; launch fewer workers"
             ) from error
         self._other.close()
-        self._attendant.start()
+        self._thread.start()
 
-    def settle(self) -> bool:
+    def poll(self) -> bool:
         """Whether what came of the work is known by now."""
         exit_code = self.process.exitcode
         if exit_code is not None and self._message is None:
             self.signal(signal.SIGKILL)  # what it started holds its end of the pipe open
-            self._attendant.join(END_SECONDS)
+            self._thread.join(ANSWER_SECONDS)
         if self._message is not None:
             self.outcome = self._message
         elif exit_code is not None:
@@ -120,12 +128,12 @@ class Member:
 
     def close(self) -> None:
         """Forget the process, which has ended."""
-        if self._attendant.ident is not None:
-            self._attendant.join(END_SECONDS)
+        if self._thread.ident is not None:
+            self._thread.join(END_SECONDS)
         if self.process.exitcode is not None:
             self.process.close()
 
-    def _attend(self) -> None:
+    def _talk(self) -> None:
         with suppress(EOFError, OSError), self._connection as connection:
             if connection.recv_bytes() == READY:
                 self._began = True
@@ -134,78 +142,65 @@ class Member:
         self._changed.set()
 
 
-def watch(
-    members: Sequence[Member], changed: threading.Event, timeout: float | None, last_while: float
-) -> list[Member]:
-    """Wait for all, or for `timeout` seconds, or for `last_while` seconds after a failure; those that failed, the cause first."""
-    failed: list[Member] = []
+def await_workers(
+    workers: Sequence[WorkerProcess], changed: threading.Event, timeout: float | None, grace: float
+) -> list[WorkerProcess]:
+    """Wait for all, or `timeout` seconds, or `grace` seconds after a failure.
+
+    Returns those that failed, the cause before its consequences.
+    """
+    failed: list[WorkerProcess] = []
     deadline = inf if timeout is None else time.monotonic() + timeout
-    while pending := [member for member in members if member.outcome is None]:
+    while pending := [worker for worker in workers if worker.outcome is None]:
         changed.wait(POLL_SECONDS)
         changed.clear()
         # A death and what it made others say are seen in one round: the death comes first.
-        fresh = [m for m in pending if m.settle() and not isinstance(m.outcome, Returned)]
-        fresh.sort(key=lambda m: (not isinstance(m.outcome, Died), _failure(m).time))
+        fresh = [w for w in pending if w.poll() and not isinstance(w.outcome, Returned)]
+        fresh.sort(key=lambda w: (not isinstance(w.outcome, Died), _failure(w).time))
         if fresh and not failed:
-            deadline = min(deadline, time.monotonic() + last_while)
+            deadline = min(deadline, time.monotonic() + grace)
         failed += fresh
         if time.monotonic() > deadline:
             break
-    return sorted(failed, key=lambda m: _failure(m).lost_peer)
+    return sorted(failed, key=lambda w: _failure(w).lost_peer)
 
 
-def locate(members: Sequence[Member]) -> dict[int, str]:
+def ask_for_stacks(workers: Sequence[WorkerProcess]) -> dict[int, str]:
     """Ask workers that have said nothing where they are: rank -> stack, innermost call first."""
-    for member in members:
-        if member.process.exitcode is None:
+    for worker in workers:
+        if worker.process.exitcode is None:
             with suppress(ProcessLookupError):
-                os.kill(cast(int, member.process.pid), signal.SIGUSR1)
-    deadline = time.monotonic() + END_SECONDS
-    while time.monotonic() < deadline and not all(m.read_stack() for m in members):
+                os.kill(cast(int, worker.process.pid), signal.SIGUSR1)
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < deadline and not all(w.read_stack() for w in workers):
         time.sleep(POLL_SECONDS)
-    return {member.rank: member.read_stack() for member in members}
+    return {worker.rank: worker.read_stack() for worker in workers}
 
 
-def end(members: Sequence[Member], *, patience: float = 0.0) -> None:
-    """End every worker and all that they started: let those that are done go by themselves, then tell, then kill."""
-    members = [member for member in members if member.process.pid is not None]
+def end_workers(workers: Sequence[WorkerProcess], *, grace: float = 0.0) -> None:
+    """End every worker and all that it started: wait for `grace` seconds, terminate, kill."""
+    workers = [worker for worker in workers if worker.process.pid is not None]
     try:
-        _await_end(members, patience)
-        for member in members:
-            if member.process.exitcode is None:
-                member.signal(signal.SIGTERM)
-        _await_end(members, END_SECONDS)
+        _await_end(workers, grace)
+        for worker in workers:
+            if worker.process.exitcode is None:
+                worker.signal(signal.SIGTERM)
+        _await_end(workers, END_SECONDS)
     finally:
-        for member in members:
-            member.signal(signal.SIGKILL)
-        _await_end(members, 5 * END_SECONDS)
-        for member in members:
-            member.close()
+        for worker in workers:
+            worker.signal(signal.SIGKILL)
+        _await_end(workers, ANSWER_SECONDS)
+        for worker in workers:
+            worker.close()
 
 
-def _await_end(members: Sequence[Member], seconds: float) -> None:
+def _await_end(workers: Sequence[WorkerProcess], seconds: float) -> None:
     # Not `join`: it waits for what a worker has forked as well.
     deadline = time.monotonic() + seconds
-    while any(m.process.exitcode is None for m in members) and time.monotonic() < deadline:
+    while any(w.process.exitcode is None for w in workers) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 5)
 
 
-def _failure(member: Member) -> Raised | Died:
-    assert isinstance(member.outcome, Raised | Died)
-    return member.outcome
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables while a process starts: modules that it imports first see them, as under torchrun."""
-    with _starting:
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+def _failure(worker: WorkerProcess) -> Raised | Died:
+    assert isinstance(worker.outcome, Raised | Died)
+    return worker.outcome

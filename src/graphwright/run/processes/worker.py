@@ -1,4 +1,4 @@
-"""A worker process of `launch`: receive the work, do it, send back what came of it, and never outlive the parent.
+"""A worker process of `launch`: receive a function, call it, send its result, end with the parent.
 
     parent                               worker
       | start (torchrun's variables set)   |  own process group, watch over the parent, threads
@@ -6,7 +6,8 @@
       | -- function and arguments -------> |  imports the module of the function
       | <------ Returned or Raised ------- |  then ends
 
-Where the process is when it is ended by a signal, or when the parent asks for it (SIGUSR1), goes to a file that the parent reads.
+When a signal ends the process, or the parent asks (SIGUSR1), its stack goes to a file that the
+parent reads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
+import torch
+
 from graphwright.errors import GraphwrightError, NotSendable
+from graphwright.run.processes.world import leave
 from graphwright.user_code import is_users
 
 READY = b"ready"
@@ -43,7 +47,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """The function raised: one line about it, its whole traceback, when, and whether it only lost another rank."""
+    """The function raised: one line about it, its traceback, when, and whether it lost a peer."""
 
     headline: str
     traceback: str
@@ -53,8 +57,6 @@ class Raised:
 
 def pack(value: object, what: str) -> bytes:
     """A value as bytes; tensors are copied whole, so nothing is shared and either side may end."""
-    import torch
-
     buffer = io.BytesIO()
     try:
         torch.save(value, buffer)
@@ -64,29 +66,28 @@ def pack(value: object, what: str) -> bytes:
 
 
 def unpack(packed: bytes, *, device: str | None = None) -> object:
-    """The value that `pack` packed, its tensors on the device given, or on those that they were on."""
-    import torch
-
+    """The value that `pack` packed, its tensors on the given device, or where they were."""
     try:
-        # These bytes are from our own process, and name functions: what files hold is never read like this.
+        # These bytes come from our own process and name functions; files are never read like this.
         return torch.load(io.BytesIO(packed), map_location=device, weights_only=False)
     except AttributeError as error:
         if "__mp_main__" not in str(error):
             raise
         raise NotSendable(
-            f"a worker imports the program's file and does not find what it is given there ({error}); what is under if __name__ == '__main__' does not run in "
-            "workers, so define functions and classes before it"
+            f"a worker imports the program's file and does not find what it was sent ({error}); "
+            "code under if __name__ == '__main__' does not run in workers, so define functions and "
+            "classes before it"
         ) from None
 
 
-def work(connection: Connection, threads: int, stack_path: str) -> None:
+def run_worker(connection: Connection, threads: int, stack_path: str) -> None:
     """What a worker process does."""
     os.setpgid(0, 0)  # what it starts can be ended with it, and Ctrl-C comes to the parent alone
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with Path(stack_path).open("w") as stack:
         faulthandler.enable(stack, all_threads=False)
         faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
-        outcome = _outcome(connection, threads)
+        outcome = _run(connection, threads)
         connection.send(outcome)
         connection.close()
         _leave()
@@ -94,12 +95,10 @@ def work(connection: Connection, threads: int, stack_path: str) -> None:
         faulthandler.disable()
 
 
-def _outcome(connection: Connection, threads: int) -> Returned | Raised:
+def _run(connection: Connection, threads: int) -> Returned | Raised:
     try:
         connection.send_bytes(READY)
         packed = connection.recv_bytes()
-        import torch
-
         torch.set_num_threads(threads)
         function, arguments = cast(tuple[Callable[..., object], tuple[object, ...]], unpack(packed))
         return Returned(result=pack(function(*arguments), "the result"))
@@ -110,7 +109,7 @@ def _outcome(connection: Connection, threads: int) -> Returned | Raised:
 def _describe(error: BaseException) -> Raised:
     inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
     if isinstance(error, GraphwrightError):  # it says all itself: how it came there is of no use
-        lines = _up_to_the_users(error, inner)
+        lines = _user_lines(error, inner)
     else:
         lines = traceback.format_exception(type(error), error, inner or error.__traceback__)
     said = "".join(traceback.format_exception_only(error))
@@ -123,8 +122,8 @@ def _describe(error: BaseException) -> Raised:
     )
 
 
-def _up_to_the_users(error: GraphwrightError, inner: TracebackType | None) -> list[str]:
-    """The lines of the user's own program that led to an error of ours, and the error; nothing where there are none."""
+def _user_lines(error: GraphwrightError, inner: TracebackType | None) -> list[str]:
+    """The user's lines that led to an error of ours, and the error; [] if it says all itself."""
     frames = traceback.extract_tb(inner)
     while frames and not is_users(frames[-1].filename):
         frames.pop()
@@ -136,8 +135,6 @@ def _up_to_the_users(error: GraphwrightError, inner: TracebackType | None) -> li
 
 def _leave() -> None:
     """Leave a process group that the function left joined; a failure here changes no result."""
-    from graphwright.run.processes.world import leave
-
     try:
         leave()
     except RuntimeError:

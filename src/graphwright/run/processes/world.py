@@ -1,10 +1,10 @@
-"""Which process am I, and who are the others? Join the processes that torchrun, or `launch`, has started.
+"""Join the processes that torchrun, or `launch`, has started: which rank is this, and on what?
 
-    torchrun ----> RANK, WORLD_SIZE, ... ----> world() ----> World(rank=1, size=4, device=cuda:1, backend="nccl")
-    no launcher ---------------------------->  world() ----> World(rank=0, size=1, backend=None)
+    torchrun -----> RANK, WORLD_SIZE, ... ---> world() ---> World(rank=1, size=4, backend="nccl")
+    no launcher --------------------------->  world() ---> World(rank=0, size=1, backend=None)
 
-`graphwright.run.processes.rendezvous` finds the others and agrees on the backend: NCCL if every rank has a GPU of its own, otherwise Gloo.
-A process without torchrun's variables is a world of one and needs no process group.
+`rendezvous` meets the others and agrees on the backend: NCCL if every rank has a GPU of its own,
+otherwise Gloo. A process without torchrun's variables is a world of one, without a process group.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ JOIN_SECONDS = 300.0
 """How long a rank waits for the others, when joining and in a collective."""
 
 _store: Store | None = None  # kept until the process ends: others may still use it
-_joined: tuple[object, World] | None = None  # the group, and what was found when it was made
+_joined: tuple[object, World] | None = None  # the group, and its world
 _num_joins = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """One process among `size`: its rank, its device, and how it talks to the others (None: there are no others)."""
+    """One process among `size`: its rank, its device, its backend (None: there are no others)."""
 
     rank: int
     size: int
@@ -52,9 +52,9 @@ class World:
 
 
 def world(*, device: str | None = None, timeout: float = JOIN_SECONDS) -> World:
-    """Join the default process group, once; later calls, and calls after `init_process_group`, return the same world.
+    """Join the default process group, once; where a group is there already, return its world.
 
-    `device` is "cpu" or "cuda", None for GPUs where every rank has one; `timeout` is how many seconds to wait for the others.
+    `device` is "cpu" or "cuda", None for GPUs where every rank has one; `timeout` is in seconds.
     """
     global _joined
     if device not in (None, "cpu", "cuda"):
@@ -63,29 +63,30 @@ def world(*, device: str | None = None, timeout: float = JOIN_SECONDS) -> World:
         raise InvalidWorld(f"timeout={timeout} leaves no time to join; give seconds above 0")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         same = _joined is not None and _joined[0] is torch.distributed.group.WORLD
-        found = _joined[1] if _joined is not None and same else _existing_world()
-        if device is not None and found.device.type != device:
+        here = _joined[1] if _joined is not None and same else _existing_world()
+        if device is not None and here.device.type != device:
             raise InvalidWorld(
-                f"this process is rank {found.rank} of a world that uses {found.device.type} over {found.backend}, and "
-                f"{device} was asked for; call leave() on all ranks first"
+                f"this process is rank {here.rank} of a world that uses {here.device.type} over "
+                f"{here.backend}, and {device} was asked for; call leave() on all ranks first"
             )
-        return found
+        return here
     variables = read_variables(os.environ)
     if variables is None:
         if device == "cuda" and not torch.cuda.is_available():
             raise InvalidWorld("device='cuda' was asked for, and PyTorch sees no GPU here")
-        use = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        place = torch.device("cuda", torch.cuda.current_device()) if use == "cuda" else torch.device("cpu")  # fmt: skip
+        place = torch.device("cpu")
+        if device == "cuda" or (device is None and torch.cuda.is_available()):
+            place = torch.device("cuda", torch.cuda.current_device())
         return World(rank=0, size=1, local_rank=0, device=place, backend=None)
-    found = _join(variables, device, timeout)
-    _joined = torch.distributed.group.WORLD, found
+    here = _join(variables, device, timeout)
+    _joined = torch.distributed.group.WORLD, here
     # Threads of a group that is still there when the process ends would end it by force.
     atexit.register(leave)
-    return found
+    return here
 
 
 def leave() -> None:
-    """Destroy the default process group, where there is one; `world` may join again, on all ranks."""
+    """Destroy the default process group, if any; `world` may join again, on all ranks."""
     global _joined
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -116,8 +117,8 @@ def _join(variables: Variables, device: str | None, timeout: float) -> World:
     can = _can_use_nccl(variables)
     if device == "cuda" and not can:
         raise InvalidWorld(
-            f"device='cuda' was asked for, and rank {variables.rank} has no GPU of its own: PyTorch sees "
-            f"{torch.cuda.device_count()} for {variables.local_size} ranks on this machine"
+            f"device='cuda' was asked for, and rank {variables.rank} has no GPU of its own: "
+            f"PyTorch sees {torch.cuda.device_count()} for {variables.local_size} ranks here"
         )
     deadline = time.monotonic() + timeout
     if _store is None:
@@ -147,15 +148,11 @@ def _join(variables: Variables, device: str | None, timeout: float) -> World:
         )
     except RuntimeError as error:
         raise InvalidWorld(
-            f"rank {variables.rank} of {variables.size} found all others, and {backend} cannot connect them: {error}"
+            f"rank {variables.rank} of {variables.size} has met all others, and {backend} cannot "
+            f"connect them: {error}"
         ) from error
-    return World(
-        rank=variables.rank,
-        size=variables.size,
-        local_rank=variables.local_rank,
-        device=place,
-        backend=backend,
-    )
+    rank, size, local_rank = variables.rank, variables.size, variables.local_rank
+    return World(rank=rank, size=size, local_rank=local_rank, device=place, backend=backend)
 
 
 def _can_use_nccl(variables: Variables) -> bool:

@@ -1,7 +1,7 @@
-"""Memory that a step on the CPU frees stays with the process, as it does on a GPU: the next step takes it without asking the system again.
+"""Memory that a step on the CPU frees stays with the process, as on a GPU, for the next step.
 
-By default the C library gives every large piece back at once, and each first touch of a page that it gets anew costs a fault: for a
-small transformer 5% of a step, and more for one that updates large weights.
+By default the C library gives every large piece back at once, and each first touch of a page that
+it gets anew costs a fault: 5% of a step of a small transformer, more where large weights change.
 """
 
 from __future__ import annotations
@@ -30,5 +30,8 @@ def keep_freed_memory() -> bool:
 
 
 def touch_memory(nbytes: int) -> None:
-    """Have memory at hand in one piece, for what is taken from now on. Without it, threads that compute beside each other can need new pages at every call, although as much has been freed before."""
+    """Have memory at hand in one piece, for what is allocated from now on.
+
+    Otherwise threads that compute side by side can need new pages at every call.
+    """
     torch.empty(nbytes, dtype=torch.uint8)[::PAGE].fill_(0)

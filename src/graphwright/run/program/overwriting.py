@@ -1,18 +1,24 @@
-"""Which operands a call may overwrite: memory that nobody reads any more (Tofu section 6: buffers are reused as soon as on one device).
+"""Which operands a call may overwrite, and the operators that do (Tofu section 6).
 
     %5 = mul(%buffer, 0.9)        %buffer is read here for the last time, so %5 may take its memory
     %6 = add(%5, %grad)           and %6 that of %5
     weight <- ...
 
-A view, a slice and what they show share memory: it is free after the last reader of any of them. What is being sent is read until the
-result is waited for. Memory that is not the step's own, data and parameters that no step updates, is never overwritten.
+A view, a slice and what they show share memory: it is free after the last reader of any of them.
+What is being sent is read until its result is waited for. Memory that is not the step's own (data,
+parameters that no step updates) is never overwritten.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
 
 from graphwright.aten import overload_of
 from graphwright.plans import (
@@ -24,6 +30,7 @@ from graphwright.plans import (
     Program,
     Together,
     Wait,
+    transfers,
     values_made,
     values_read,
 )
@@ -46,52 +53,32 @@ def mark_free(program: Program) -> tuple[Instruction, ...]:
                 sent.setdefault(shared, {})[at] = waits[at]
     for value in (*foreign, *kept):
         last[root.get(value, value)] = len(instructions)
+
+    def is_free(value: int, at: int) -> bool:
+        others = (wait for by, wait in sent.get(value, {}).items() if by != at)
+        return value not in root and last[value] == at and all(wait <= at for wait in others)
+
     marked: list[Instruction] = []
     for at, i in enumerate(instructions):
         match i:
             case Call():
-                i = replace(i, free=_free(i, at, root, last, sent))
-            case Collective(kind="all_reduce"):
-                i = replace(i, free=_summed_in_place(i, at, root, last, sent))
+                memory = Counter(root.get(o.value, o.value) for o in i.inputs if o is not None)
+                free = (
+                    arg
+                    for arg, o in enumerate(i.inputs)
+                    if o is not None and arg in i.alike and o.region is None
+                    and is_free(o.value, at) and memory[o.value] == 1
+                )  # fmt: skip
+                i = replace(i, free=tuple(free))
+            case Collective(kind=transfers.AllReduce()):
+                i = replace(i, free=is_free(i.value, at))
             case Together():
-                sums = (replace(s, free=_summed_in_place(s, at, root, last, sent)) for s in i.sums)
+                sums = (replace(total, free=is_free(total.value, at)) for total in i.sums)
                 i = Together(sums=tuple(sums))
             case _:
                 pass
         marked.append(i)
     return tuple(marked)
-
-
-def _free(
-    call: Call,
-    at: int,
-    root: dict[int, int],
-    last: dict[int, int],
-    sent: dict[int, dict[int, int]],
-) -> tuple[int, ...]:
-    memory = [root.get(o.value, o.value) for o in call.inputs if o is not None]
-    return tuple(
-        arg
-        for arg, operand in enumerate(call.inputs)
-        if operand is not None
-        and arg in call.alike
-        and operand.region is None
-        and operand.value not in root
-        and last[operand.value] == at
-        and all(wait <= at for wait in sent.get(operand.value, {}).values())
-        and memory.count(operand.value) == 1
-    )
-
-
-def _summed_in_place(
-    total: Collective,
-    at: int,
-    root: dict[int, int],
-    last: dict[int, int],
-    sent: dict[int, dict[int, int]],
-) -> bool:
-    others = (wait for by, wait in sent[root.get(total.value, total.value)].items() if by != at)
-    return total.value not in root and last[total.value] == at and all(w <= at for w in others)
 
 
 def find_roots(instructions: Sequence[Instruction]) -> dict[int, int]:
@@ -109,11 +96,46 @@ def find_roots(instructions: Sequence[Instruction]) -> dict[int, int]:
 @cache
 def shares_memory(op: str) -> bool:
     """Whether what an operator returns may lie in the memory of what it is given, by its schema."""
-    return any(found.alias_info is not None for found in overload_of(op)._schema.returns)
+    return any(result.alias_info is not None for result in overload_of(op)._schema.returns)
+
+
+@cache
+def find_in_place(overload: OpOverload) -> OpOverload | None:
+    """The variant of an operator that writes over its first argument, if there is one."""
+    namespace, name = overload._schema.name.split("::")
+    packet = getattr(getattr(torch.ops, namespace), f"{name}_", None)
+    variant = getattr(packet, overload._overloadname, None)
+    if not isinstance(variant, OpOverload):
+        return None
+    same = _signature(variant._schema.arguments) == _signature(overload._schema.arguments)
+    return variant if same else None
+
+
+@cache
+def find_into_memory(overload: OpOverload) -> tuple[OpOverload, str] | None:
+    """The variant that writes into memory that it is given, and as which argument, if any."""
+    packet = overload.overloadpacket
+    for name in packet.overloads():
+        variant = getattr(packet, name)
+        *others, last = variant._schema.arguments
+        if (
+            last.is_out
+            and not any(argument.is_out for argument in others)
+            and _signature(others) == _signature(overload._schema.arguments)
+        ):
+            return variant, last.name
+    return None
+
+
+def _signature(arguments: Sequence[Any]) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in arguments]
 
 
 def _find_waits(instructions: Sequence[Instruction]) -> dict[int, int]:
-    """For every instruction that moves something, the one that waits for it, or at which its result, or the last of several, is first read; the end for none."""
+    """For every transfer, the instruction that waits for it or first reads its (last) result.
+
+    The number of instructions where there is none.
+    """
     made: dict[int, int] = {}
     waits: dict[int, int] = {}
     for at, instruction in enumerate(instructions):

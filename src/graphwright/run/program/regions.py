@@ -1,9 +1,10 @@
-"""What one rank does with its own tensors besides calling operators: cut regions out, look up rows of which it holds a part, let go.
+"""What a rank does with its own tensors besides calling operators: cut regions, look up rows.
 
-    cut         a region of a tensor, filled up beyond the edges
-    rows        a part holds rows [low, end) of a table: an index moves down by low, and what it finds elsewhere counts as 0 (`describe.Mask`)
+    cut     a region of a tensor, filled up beyond the edges
+    rows    a part holds rows [low, end) of a table: an index moves down by low, and what it would
+            find elsewhere counts as 0 (`describe.Mask`)
 
-Operators run part by part (`parts`) and programs (`module`) do this alike.
+Operators run part by part (`check.parts`) and programs (`module`) do this alike.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def window(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.Tens
 def cut(
     value: torch.Tensor, region: Sequence[tuple[int, int]], fills: Sequence[float | None] = ()
 ) -> torch.Tensor:
-    """A region of a tensor, without gaps and in the tensor's own order of memory; beyond the edges is the fill value of the dim."""
+    """A region of a tensor, dense and in its order of memory, with fill values beyond the edges."""
     sizes = value.shape
     inside = [
         (min(max(0, start), size), max(min(size, stop), 0))
@@ -50,7 +51,7 @@ def cut(
 
 
 def order_in_memory(value: torch.Tensor) -> list[int] | None:
-    """The dims of a value that fills its memory in another order than theirs, the outermost first; otherwise None."""
+    """The dims, outermost first, of a dense value that lies in memory in another order, or None."""
     if value.is_contiguous():
         return None
     order = sorted(range(value.dim()), key=lambda dim: -value.stride()[dim])
@@ -63,9 +64,9 @@ def zeros_like(value: torch.Tensor, region: Sequence[tuple[int, int]]) -> torch.
 
 
 def check_rows(index: torch.Tensor, size: int) -> None:
-    """Raise, or on a GPU end, if an index is in no part of a table: no rank would find it, and it would count as 0."""
+    """Raise, or on a GPU abort, if an index is outside of a table: no rank would notice."""
     inside = ((index >= 0) & (index < size)).all()
-    torch._assert_async(inside, f"index out of range: a table of {size:,} rows is looked up beyond them")  # fmt: skip
+    torch._assert_async(inside, f"index out of range: the table has {size:,} rows")
 
 
 def find_rows(index: torch.Tensor, low: int, end: int) -> torch.Tensor:
@@ -79,7 +80,7 @@ def move_rows(index: torch.Tensor, held: torch.Tensor, low: int) -> torch.Tensor
 
 
 def hide_rows(value: torch.Tensor, held: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
-    """What belongs to rows that are held, 0 elsewhere; `dims` are the dims of the value that the index has."""
+    """The value where rows are held, else 0; `dims` are those dims of it that the index has."""
     order = sorted(range(len(dims)), key=lambda d: dims[d])
     shape = [1] * value.dim()
     for d in order:

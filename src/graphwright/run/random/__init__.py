@@ -1,4 +1,5 @@
-"""Random operators part by part: the numbers that the whole would have there, whatever the split."""
+"""Random operators part by part: the numbers of the whole, whatever the split."""
 
-from graphwright.run.random.draw import Drawn, draw, is_random
-from graphwright.run.random.philox import Keys
+from graphwright.run.random import rules  # they register themselves
+from graphwright.run.random.draw import draw
+from graphwright.run.random.philox import Keys, RandomBox

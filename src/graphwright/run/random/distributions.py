@@ -1,12 +1,14 @@
-"""Numbers of a distribution for the elements of a box, each made from words of its own place (see `counters`).
+"""Numbers of a distribution for the elements of a box, each from random words of its own place.
 
     uniform        as many bits as the dtype holds: 8, 11, 24 or 53
     normal         Box-Muller: sqrt(-2 log u) cos(turn), of two uniforms of the same element
     integers       the high half of (64 random bits) * range
-    gamma          Marsaglia and Tsang's method, Poisson's: inversion below 10, otherwise Hoermann's PTRS
+    gamma          Marsaglia and Tsang's method
+    poisson        inversion for rates below 10, otherwise Hoermann's PTRS
 
-The last two reject some attempts: every attempt draws under a name of its own, so that what one element needs does not
-depend on the others. Everything is computed in float64, by functions that are the same on every device (`elementary`).
+The last two reject some attempts: every attempt draws under a name of its own, so that what one
+element needs does not depend on the others. Everything is computed in float64, by functions that
+are the same on every device (`elementary`); the words come from `philox`.
 """
 
 from __future__ import annotations
@@ -19,56 +21,57 @@ import torch
 from torch import Tensor
 
 from graphwright.run.random.elementary import cos_sin, exp, log, log_factorial, sqrt
-from graphwright.run.random.philox import WORD, Drawn, fill
+from graphwright.run.random.philox import WORD, RandomBox, fill
 
 _DIGITS = {torch.bfloat16: 8, torch.float16: 11, torch.float32: 24}
-_PARTS = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}  # fmt: skip
-_WIDE = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.complex32: torch.complex64}  # fmt: skip
+_WIDE = {
+    torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.complex32: torch.complex64,
+}  # fmt: skip
 _ATTEMPTS = 200
 """More than any element will ever need: an attempt fails in less than half of all cases."""
 
 
-def below(drawn: Drawn, name: str, p: float, device: torch.device) -> Tensor:
+def below(place: RandomBox, name: str, p: float, device: torch.device) -> Tensor:
     """True with probability p: whether a uniform number of 32 bits is less than p."""
     limit = ceil(p * 2**32)
-    return fill(drawn, name, 1, lambda word: word < limit, torch.bool, device)
+    return fill(place, name, 1, lambda word: word < limit, torch.bool, device)
 
 
-def uniform(drawn: Drawn, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+def uniform(place: RandomBox, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Uniform in [0, 1); both parts of a complex number are."""
     if dtype.is_complex:
         real, imaginary = (
-            uniform(drawn, f"{name}.{part}", _PARTS[dtype], device)
+            uniform(place, f"{name}.{part}", dtype.to_real(), device)
             for part in ("real", "imaginary")
         )
         return torch.complex(*(x.to(wide(x.dtype)) for x in (real, imaginary))).to(dtype)
     if dtype == torch.float64:
-        return fill(drawn, name, 2, _uniform_53, dtype, device)
+        return fill(place, name, 2, _uniform_53, dtype, device)
     digits = _DIGITS[dtype]
     value = lambda word: (word >> (32 - digits)).to(torch.float32).mul_(2.0**-digits)
-    return fill(drawn, name, 1, value, dtype, device)
+    return fill(place, name, 1, value, dtype, device)
 
 
 def _uniform_53(a: Tensor, b: Tensor) -> Tensor:
     return ((a >> 5 << 26) + (b >> 6)).to(torch.float64).mul_(2.0**-53)
 
 
-def inner_uniform(drawn: Drawn, name: str, device: torch.device) -> Tensor:
-    """Uniform in (0, 1), float64: neither end is ever drawn, so that it has a logarithm other than 0."""
-    return fill(drawn, name, 2, _inner, torch.float64, device)
+def inner_uniform(place: RandomBox, name: str, device: torch.device) -> Tensor:
+    """Uniform in (0, 1), float64: neither end is ever drawn, so that its logarithm is below 0."""
+    return fill(place, name, 2, _inner, torch.float64, device)
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
     return ((a >> 6 << 26) + (b >> 6)).to(torch.float64).add_(0.5).mul_(2.0**-52)
 
 
-def normal(drawn: Drawn, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+def normal(place: RandomBox, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Normal with mean 0 and variance 1; the parts of a complex number share that variance."""
     if dtype.is_complex:
-        return fill(drawn, name, 4, _normal_pair, wide(dtype), device).to(dtype)
+        return fill(place, name, 4, _normal_pair, wide(dtype), device).to(dtype)
     if dtype == torch.float64:
-        return fill(drawn, name, 4, _normal_long, dtype, device)
-    return fill(drawn, name, 2, _normal_short, wide(dtype), device).to(dtype)
+        return fill(place, name, 4, _normal_long, dtype, device)
+    return fill(place, name, 2, _normal_short, wide(dtype), device).to(dtype)
 
 
 def _normal_short(a: Tensor, b: Tensor) -> Tensor:
@@ -88,7 +91,7 @@ def _normal_pair(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which to compute for `dtype`: single precision for half, which devices treat each in its own way."""
+    """The dtype to compute in: single precision for half, which devices treat differently."""
     return _WIDE.get(dtype, dtype)
 
 
@@ -97,10 +100,10 @@ def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(torch.float32).to(dtype) if dtype in _DIGITS else x.to(dtype)
 
 
-def integers(drawn: Drawn, name: str, low: int, high: int, device: torch.device) -> Tensor:
+def integers(place: RandomBox, name: str, low: int, high: int, device: torch.device) -> Tensor:
     """Whole numbers in [low, high), int64."""
     value = partial(_scaled, low=low, size=high - low)
-    return fill(drawn, name, 2, value, torch.int64, device)
+    return fill(place, name, 2, value, torch.int64, device)
 
 
 def _scaled(upper: Tensor, lower: Tensor, *, low: int, size: int) -> Tensor:
@@ -122,19 +125,19 @@ def _high(x: Tensor) -> Tensor:
     return (x >> 32).bitwise_and_(WORD)
 
 
-def bits(drawn: Drawn, name: str, device: torch.device) -> Tensor:
+def bits(place: RandomBox, name: str, device: torch.device) -> Tensor:
     """63 random bits, int64."""
-    return fill(drawn, name, 2, lambda a, b: (a >> 1 << 32) + b, torch.int64, device)
+    return fill(place, name, 2, lambda a, b: (a >> 1 << 32) + b, torch.int64, device)
 
 
-def exponential(drawn: Drawn, name: str, device: torch.device) -> Tensor:
+def exponential(place: RandomBox, name: str, device: torch.device) -> Tensor:
     """Exponential with rate 1, float64, never 0."""
     value = lambda a, b: log(_inner(a, b)).neg_()
-    return fill(drawn, name, 2, value, torch.float64, device)
+    return fill(place, name, 2, value, torch.float64, device)
 
 
 def _first_accepted(attempt: Callable[[int], tuple[Tensor, Tensor]], done: Tensor) -> Tensor:
-    """The value of each element's first attempt that is accepted; `done` are those that need none."""
+    """The value of each element's first accepted attempt; `done` are those that need none."""
     value, accepted = attempt(0)
     done = done | accepted
     for number in range(1, _ATTEMPTS):
@@ -146,8 +149,8 @@ def _first_accepted(attempt: Callable[[int], tuple[Tensor, Tensor]], done: Tenso
     return value
 
 
-def gamma(drawn: Drawn, name: str, shape: Tensor) -> Tensor:
-    """Gamma with these shape parameters and scale 1, float64; 0 where a shape is 0, none where it is no shape."""
+def gamma(place: RandomBox, name: str, shape: Tensor) -> Tensor:
+    """Gamma with these shape parameters and scale 1, float64; nan where a shape is negative."""
     usable = (shape > 0) & (shape < inf)
     a = torch.where(usable, shape, 1.0)
     raised = torch.where(a < 1, a + 1, a)
@@ -155,36 +158,36 @@ def gamma(drawn: Drawn, name: str, shape: Tensor) -> Tensor:
     c = 1 / sqrt(d * 9)
 
     def attempt(number: int) -> tuple[Tensor, Tensor]:
-        x = normal(drawn, f"{name}.{number}.normal", torch.float64, shape.device)
-        u = inner_uniform(drawn, f"{name}.{number}.uniform", shape.device)
+        x = normal(place, f"{name}.{number}.normal", torch.float64, shape.device)
+        u = inner_uniform(place, f"{name}.{number}.uniform", shape.device)
         t = x * c + 1
         v = torch.where(t > 0, t * t * t, 1.0)
         accepted = log(u) < x * x * 0.5 + d - d * v + d * log(v)
         return d * v, accepted & (t > 0)
 
     value = _first_accepted(attempt, ~usable)
-    u = inner_uniform(drawn, f"{name}.raise", shape.device)
+    u = inner_uniform(place, f"{name}.raise", shape.device)
     value = torch.where(a < 1, value * exp(log(u) / a), value)
     return torch.where(usable, value, torch.where(shape < 0, nan, shape))
 
 
-def poisson(drawn: Drawn, name: str, rate: Tensor) -> Tensor:
+def poisson(place: RandomBox, name: str, rate: Tensor) -> Tensor:
     """Poisson with these rates, float64."""
     usable = (rate > 0) & (rate < inf)
     small = usable & (rate < 10)
     large = usable & ~small
     value = rate
     if bool(small.any()):
-        u = inner_uniform(drawn, f"{name}.inverse", rate.device)
+        u = inner_uniform(place, f"{name}.inverse", rate.device)
         value = torch.where(small, _inverse_poisson(torch.where(small, rate, 1.0), u), value)
     if bool(large.any()):
-        found = _large_poisson(drawn, name, torch.where(large, rate, 10.0), ~large)
-        value = torch.where(large, found, value)
+        drawn = _large_poisson(place, name, torch.where(large, rate, 10.0), ~large)
+        value = torch.where(large, drawn, value)
     return value
 
 
 def _inverse_poisson(rate: Tensor, u: Tensor) -> Tensor:
-    """The first k at which the probabilities of 0 to k add up to u; for rates below 10 that is below 64."""
+    """The first k at which the probabilities of 0 to k add up to u; below 64 for rates below 10."""
     term = exp(-rate)
     total, k = term.clone(), torch.zeros_like(rate)
     for number in range(1, 64):
@@ -194,7 +197,7 @@ def _inverse_poisson(rate: Tensor, u: Tensor) -> Tensor:
     return k
 
 
-def _large_poisson(drawn: Drawn, name: str, rate: Tensor, done: Tensor) -> Tensor:
+def _large_poisson(place: RandomBox, name: str, rate: Tensor, done: Tensor) -> Tensor:
     """Hoermann 1993, "The transformed rejection method for generating Poisson random variables"."""
     log_rate = log(rate)
     b = sqrt(rate) * 2.53 + 0.931
@@ -203,8 +206,8 @@ def _large_poisson(drawn: Drawn, name: str, rate: Tensor, done: Tensor) -> Tenso
     squeeze = 0.9277 - 3.6224 / (b - 2)
 
     def attempt(number: int) -> tuple[Tensor, Tensor]:
-        u = inner_uniform(drawn, f"{name}.{number}.place", rate.device) - 0.5
-        v = inner_uniform(drawn, f"{name}.{number}.height", rate.device)
+        u = inner_uniform(place, f"{name}.{number}.place", rate.device) - 0.5
+        v = inner_uniform(place, f"{name}.{number}.height", rate.device)
         edge = 0.5 - u.abs()
         k = ((a * 2 / edge + b) * u + rate + 0.43).floor()
         quick = (edge >= 0.07) & (v <= squeeze)

@@ -1,8 +1,9 @@
 """Root, logarithm, exponential, sine and cosine that give the same bits on every device.
 
-The libraries of a CPU and of a GPU differ in the last bit, and a CPU's own may differ between the body and the tail of an
-array. Random numbers must not, so these are made of additions, multiplications, divisions and integer operators alone, each
-of which is exactly rounded everywhere. No operator of PyTorch that could fuse a multiplication with an addition is used.
+The libraries of CPUs and GPUs differ in the last bit, and a CPU's own may differ between the body
+and the tail of an array. Random numbers must not, so these are made of additions, multiplications,
+divisions and integer operators alone, which are exactly rounded everywhere. No operator of PyTorch
+that could fuse a multiplication with an addition is used.
 
     sqrt x      Heron's method, from half the exponent
     log x       x = 2^n m,  m in [0.7, 1.4):    n log 2 + log m,  a polynomial in (m - 1) / (m + 1)

@@ -1,7 +1,7 @@
 """Random words by place: any box of a tensor is drawn alike, whoever draws it.
 
-A counter-based generator (Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) is a function
-from a key and a counter to four words of 32 bits, with no state in between:
+A counter-based generator (Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1,
+2, 3", 2011) is a function from a key and a counter to four words of 32 bits, without a state:
 
     key       hash of (seed, number of the operator, name, stream)
     counter   (block, row, row, hash):  where the element is in the WHOLE output
@@ -9,20 +9,22 @@ from a key and a counter to four words of 32 bits, with no state in between:
                   lane dim ->
           block 0         block 1         block 2
     row 0 | w0 w1 w2 w3 | w0 w1 w2 w3 | w0 w1 w2 w3 |
-    row 1 | w0 w1 w2[w3 | w0 w1 w2 w3 | w0]w1 w2 w3 |       [a box of this]: blocks 0 to 2, less what sticks out
+    row 1 | w0 w1 w2[w3 | w0 w1 w2 w3 | w0]w1 w2 w3 |    [a box]: blocks 0 to 2, less the edges
     row 2 | w0 w1 w2[w3 | w0 w1 w2 w3 | w0]w1 w2 w3 |
 
-Four elements in a row share a counter. The dim along which they lie is a function of the whole shape alone (`lane_dim`); a
-row is an index into all other dims. An element that needs more bits takes a word of each of several streams.
+Four elements in a row share a counter. The dim along which they lie is a function of the whole
+shape alone (`lane_dim`); a row is an index into all other dims. An element that needs more bits
+takes a word from each of several streams.
 
-Words come from integer operators of PyTorch, or from one kernel that computes the same (`gpu_words`), so they are the same on every device.
-Work goes in chunks, which bounds the temporaries and keeps them in a CPU's cache.
+Words come from integer operators of PyTorch, or from one kernel that computes the same
+(`philox_gpu`), so they are the same on every device. Work goes in chunks, which bounds the
+temporaries and keeps them in a CPU's cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from math import prod
@@ -45,14 +47,17 @@ CHUNK_ELSEWHERE = 1 << 22
 """How many elements are drawn at a time."""
 
 Key = tuple[int, int, int] | Tensor
-"""Philox's two words, and the last word of every counter; a tensor where they are not known yet (`Keys`)."""
+"""Philox's two words and the last word of every counter; a tensor if not known yet (`Keys`)."""
 
-Words = Callable[..., Tensor]
-"""What turns the words of an element, one from each stream, into its value."""
+FromWords = Callable[..., Tensor]
+"""Turns the words of an element, one from each stream, into its value."""
 
 
 class Keys:
-    """Keys that lie in a table, so that what is drawn with them can be drawn again with those of another seed; those of a first `seed`, if there is one, at once."""
+    """Keys in a table, so that a recorded draw can be replayed with the keys of another seed.
+
+    With a first `seed`, its keys are written as they are asked for.
+    """
 
     def __init__(self, capacity: int, device: torch.device, seed: int | None = None) -> None:
         self.table = torch.zeros((capacity, 4), dtype=torch.int64, device=device)
@@ -83,10 +88,10 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """Which numbers to draw: those of the elements in `box` of an operator's whole output, of size `shape`.
+class RandomBox:
+    """Which numbers to draw: those in `box` of an operator's whole output, of size `shape`.
 
-    `operator` is the operator's number in its graph, and the same on every device; so is `seed`.
+    `operator` is the operator's number in its graph, the same on every device; so is `seed`.
     """
 
     seed: int | Keys
@@ -101,8 +106,8 @@ class Drawn:
         )
         if not inside:
             raise InvalidCall(
-                f"operator {self.operator} draws the box {list(self.box)}, which is not inside of its output's shape "
-                f"{list(self.shape)}; each (start, stop) has to be with 0 <= start <= stop <= size"
+                f"operator {self.operator} draws the box {list(self.box)}, which is not inside its "
+                f"output's shape {list(self.shape)}; give 0 <= start <= stop <= size for each dim"
             )
 
     @property
@@ -115,20 +120,15 @@ class Drawn:
         """Whether the box has all of the last dim."""
         return not self.box or self.box[-1] == (0, self.shape[-1])
 
-    def with_last(self, size: int) -> Drawn:
+    def with_last(self, size: int) -> RandomBox:
         """The same place, with all of a last dim of another size."""
-        return Drawn(
-            seed=self.seed,
-            operator=self.operator,
-            shape=(*self.shape[:-1], size),
-            box=(*self.box[:-1], (0, size)),
-        )
+        return replace(self, shape=(*self.shape[:-1], size), box=(*self.box[:-1], (0, size)))
 
 
 def philox(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int | Tensor, int | Tensor]
 ) -> Tensor:
-    """The four words for each counter, stacked; counters are int64 tensors of 32-bit numbers that broadcast."""
+    """The four words for each counter, stacked; counters are int64 tensors that broadcast."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
@@ -148,30 +148,26 @@ def _mix(product: Tensor, other: Tensor, key: int | Tensor) -> Tensor:
 
 
 def lane_dim(shape: tuple[int, ...]) -> int:
-    """The dim along which four elements share a counter: the last one that is long, otherwise the longest."""
+    """The dim along which four elements share a counter: the last long one, else the longest."""
     long = [dim for dim, size in enumerate(shape) if size >= LONG]
     return long[-1] if long else max(range(len(shape)), key=lambda dim: (shape[dim], dim))
 
 
 def fill(
-    drawn: Drawn,
-    name: str,
-    num_streams: int,
-    value: Words,
-    dtype: torch.dtype,
+    place: RandomBox, name: str, num_streams: int, value: FromWords, dtype: torch.dtype,
     device: torch.device,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor with ``value(word, word, ...)`` of each element of the box, drawn as `name`."""
-    if not drawn.shape:
-        one = Drawn(seed=drawn.seed, operator=drawn.operator, shape=(1,), box=((0, 1),))
+    if not place.shape:
+        one = replace(place, shape=(1,), box=((0, 1),))
         return fill(one, name, num_streams, value, dtype, device).reshape(())
-    lane = lane_dim(drawn.shape)
-    rows = _rows(drawn, lane, device)
-    start, stop = drawn.box[lane]
-    others = [n for dim, n in enumerate(drawn.size) if dim != lane]
-    made = torch.empty((rows.numel(), stop - start), dtype=dtype, device=device)
-    if made.numel():
-        keys = [_key(drawn, name, stream) for stream in range(num_streams)]
+    lane = lane_dim(place.shape)
+    rows = _rows(place, lane, device)
+    start, stop = place.box[lane]
+    others = [n for dim, n in enumerate(place.size) if dim != lane]
+    values = torch.empty((rows.numel(), stop - start), dtype=dtype, device=device)
+    if values.numel():
+        keys = [_key(place, name, stream) for stream in range(num_streams)]
         limit = CHUNK.get(device.type, CHUNK_ELSEWHERE)
         wide = max(4, min(-(-(stop - start) // 4) * 4, limit) // 4 * 4)
         high = max(1, limit // wide)
@@ -185,18 +181,18 @@ def fill(
                 part = rows[top : top + high]
                 words = [_words(part, blocks, key) for key in keys]
                 # (lane, row, block) to (row, block, lane), without what sticks out of the box
-                found = value(*words).movedim(0, -1).flatten(1)
-                made[top : top + high, taken] = found[:, skip : skip + taken.stop - taken.start]
-    return made.reshape(*others, stop - start).movedim(-1, lane).contiguous()
+                chunk = value(*words).movedim(0, -1).flatten(1)
+                values[top : top + high, taken] = chunk[:, skip : skip + taken.stop - taken.start]
+    return values.reshape(*others, stop - start).movedim(-1, lane).contiguous()
 
 
-def _rows(drawn: Drawn, lane: int, device: torch.device) -> Tensor:
-    """The numbers of the box's rows: indices into all dims but the lane dim, flat over the whole shape."""
+def _rows(place: RandomBox, lane: int, device: torch.device) -> Tensor:
+    """The numbers of the box's rows: flat indices into all dims of the whole but the lane dim."""
     rows = torch.zeros((), dtype=torch.int64, device=device)
-    for dim, ((start, stop), size) in enumerate(zip(drawn.box, drawn.shape, strict=True)):
+    for dim, ((start, stop), size) in enumerate(zip(place.box, place.shape, strict=True)):
         if dim != lane:
             rows = rows[..., None] * size + torch.arange(start, stop, device=device)
-    return rows.reshape(prod(n for dim, n in enumerate(drawn.size) if dim != lane))
+    return rows.reshape(prod(n for dim, n in enumerate(place.size) if dim != lane))
 
 
 def _words(rows: Tensor, blocks: range, key: Key) -> Tensor:
@@ -216,7 +212,7 @@ def _by_operators(rows: Tensor, blocks: range, key: Key) -> Tensor:
 
 @cache
 def find_kernel(device: torch.device) -> Callable[[Tensor, range, Key], Tensor]:
-    """What draws words on a GPU: operators where there is no Triton, or where its kernel cannot be built or draws anything else."""
+    """What draws words on a GPU: Triton's kernel if it can be built and is right, or operators."""
     rows = torch.tensor([0, 5, WORD + 2], device=device)
     key = (WORD, 1, WORD - 5)
     try:
@@ -230,10 +226,10 @@ def find_kernel(device: torch.device) -> Callable[[Tensor, range, Key], Tensor]:
     return draw_words if same else _by_operators
 
 
-def _key(drawn: Drawn, name: str, stream: int) -> Key:
-    if isinstance(drawn.seed, Keys):
-        return drawn.seed.ask(drawn.operator, name, stream)
-    return _make_key(drawn.seed, drawn.operator, name, stream)
+def _key(place: RandomBox, name: str, stream: int) -> Key:
+    if isinstance(place.seed, Keys):
+        return place.seed.ask(place.operator, name, stream)
+    return _make_key(place.seed, place.operator, name, stream)
 
 
 def _make_key(seed: int, operator: int, name: str, stream: int) -> tuple[int, int, int]:

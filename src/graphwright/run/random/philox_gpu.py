@@ -1,4 +1,4 @@
-"""The random words of `counters` on a GPU, in one kernel; by PyTorch's operators, Philox is eighty of them. The words are the same, to the bit.
+"""The random words of `philox` on a GPU, to the bit, in one kernel instead of eighty operators.
 
 Triton comes with PyTorch for GPUs. Where it is missing, the operators do.
 """
@@ -18,18 +18,9 @@ _SIZE = 256
 
 @triton.jit(do_not_specialize=["first", "num_blocks", "num_counters", "k0", "k1", "tag"])
 def _draw(
-    rows,
-    words,
-    first,
-    num_blocks,
-    num_counters,
-    key,
-    k0,
-    k1,
-    tag,
-    stored: tl.constexpr,
-    size: tl.constexpr,
-):
+    rows, words, first, num_blocks, num_counters, key, k0, k1, tag,
+    stored: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
     if stored:
         k0, k1, tag = tl.load(key), tl.load(key + 1), tl.load(key + 2)
     place = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
@@ -48,7 +39,7 @@ def _draw(
 
 
 def draw_words(rows: Tensor, blocks: range, key: tuple[int, int, int] | Tensor) -> Tensor:
-    """[lane, row, block] -> word, as int64; the lanes of a block lie beside each other in memory. A key may be read from a tensor."""
+    """[lane, row, block] -> word (int64), a block's lanes side by side; a key may be a tensor."""
     words = torch.empty((len(rows), len(blocks), 4), dtype=torch.int64, device=rows.device)
     count = len(rows) * len(blocks)
     stored = isinstance(key, Tensor)
@@ -57,14 +48,7 @@ def draw_words(rows: Tensor, blocks: range, key: tuple[int, int, int] | Tensor) 
     kernel: Any = _draw[(triton.cdiv(count, _SIZE),)]
     with torch.cuda.device(rows.device):
         kernel(
-            rows,
-            words,
-            blocks.start,
-            len(blocks),
-            count,
-            key if stored else rows,
-            *signed,
-            stored=stored,
-            size=_SIZE,
-        )
+            rows, words, blocks.start, len(blocks), count, key if stored else rows, *signed,
+            stored=stored, size=_SIZE,
+        )  # fmt: skip
     return words.movedim(-1, 0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphwright.describe import make_description
-from graphwright.describe.language import Sum
+from graphwright.describe.language.syntax import Sum
 from graphwright.errors import InvalidCall, WrongDescription
 from graphwright.ir import TensorType
 from graphwright.run import check_operator, complete_call, infer_types

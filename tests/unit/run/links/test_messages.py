@@ -8,7 +8,8 @@ from graphwright.ir import TensorType
 from graphwright.machine import cluster
 from graphwright.plans import Collective, Exchange, Sharding, parse_placement, whole_mesh
 from graphwright.run.links.messages import gather, parts_along, scatter
-from graphwright.tasks.staging import staged_bytes
+from graphwright.tasks import staged_bytes
+from reshardings import KINDS
 from threads import run_all
 
 SIZES = {2: (3, 2), 3: (2, 1, 2)}
@@ -16,7 +17,7 @@ SIZES = {2: (3, 2), 3: (2, 1, 2)}
 
 def collective(kind, count, dim, sizes, reducer="sum"):
     return Collective(
-        kind=kind, tensor="t", group=tuple(range(count)), value=0, output=1, dim=dim, sizes=sizes,
+        kind=KINDS[kind], tensor="t", group=tuple(range(count)), value=0, output=1, dim=dim, sizes=sizes,
         reducer=reducer,
     )  # fmt: skip
 
@@ -111,7 +112,7 @@ class _Allocated(TorchDispatchMode):
 def test_memory_is_what_the_simulation_says(kind, source, target, dim):
     type, mesh = TensorType((8, 6), "float32"), whole_mesh(cluster("local:2"))
     before, after = (Sharding(mesh, (parse_placement(word),)) for word in (source, target))
-    staged = int(staged_bytes(kind, before, after, type)[0])
+    staged = int(staged_bytes(KINDS[kind], before, after, type)[0])
     half = type.shape[dim] // 2
     whole = torch.ones(type.shape)
     value = whole.narrow(dim, 0, half).clone() if kind == "all_gather" else whole

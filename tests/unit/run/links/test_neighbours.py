@@ -11,9 +11,11 @@ from itertools import combinations
 import pytest
 import torch
 
-from graphwright.run.links import neighbours
 from graphwright.run.links.messages import combine_terms
 from graphwright.run.links.neighbours import CHUNK, SMALL, Neighbour, Neighbours
+from graphwright.run.links.reductions import reduce
+from graphwright.run.processes import notices
+from limits import HANG
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="memory of other processes is read on Linux only"
@@ -26,7 +28,7 @@ LARGE = SMALL  # elements of four or eight bytes: more than fits into an offer
 def connect():
     made = []
 
-    def connect(count, *groups, timeout=20.0):
+    def connect(count, *groups, timeout=HANG):
         ends = [{} for _ in range(count)]
         for a, b in combinations(range(count), 2):
             one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -44,7 +46,7 @@ def connect():
 def at_once(ranks, work):
     """Call work(neighbours) for all ranks, each in a thread."""
     with ThreadPoolExecutor(len(ranks)) as pool:
-        return [f.result(60) for f in [pool.submit(work, rank) for rank in ranks]]
+        return [f.result(HANG) for f in [pool.submit(work, rank) for rank in ranks]]
 
 
 @pytest.mark.parametrize("size", [1, 5, SMALL // 4, SMALL // 4 + 1, 100_000])
@@ -60,7 +62,7 @@ def test_parcels_arrive(connect, size):
 
 
 def test_a_long_wait_names_the_rank_that_does_not_come(connect, monkeypatch, capsys):
-    monkeypatch.setattr(neighbours, "NOTICE", 0.05)
+    monkeypatch.setattr(notices, "NOTICE_SECONDS", 0.05)
     first, _ = connect(2, timeout=0.3)
     (message,) = first.post(1, {}, {1: torch.empty(3)})
     with pytest.raises(RuntimeError, match="timed out"):
@@ -105,7 +107,7 @@ def test_ranks_may_wait_in_different_orders(connect):
                 message.wait()
         return True
 
-    assert at_once(connect(2, timeout=5.0), work) == [True, True]
+    assert at_once(connect(2), work) == [True, True]
 
 
 def test_more_messages_than_a_socket_holds_wait_for_room(connect):
@@ -138,7 +140,7 @@ def test_sums_are_sums_and_the_same_everywhere(connect, count, size):
 
     def work(rank):
         value = given[rank.rank]
-        rank.reduce(tuple(range(count)), value, partial(combine_terms, "sum")).wait()
+        reduce(rank, tuple(range(count)), value, partial(combine_terms, "sum")).wait()
         return value
 
     found = at_once(connect(count), work)
@@ -159,7 +161,7 @@ def test_other_reducers(connect, reducer, dtype, size):
     given = [term.clone() for term in terms]
 
     def work(rank):
-        rank.reduce((0, 1, 2), given[rank.rank], partial(combine_terms, reducer)).wait()
+        reduce(rank, (0, 1, 2), given[rank.rank], partial(combine_terms, reducer)).wait()
         return torch.equal(given[rank.rank], expected)
 
     assert at_once(connect(3), work) == [True] * 3
@@ -174,14 +176,14 @@ def test_many_reductions_of_several_groups_at_once(connect):
             for group in groups:
                 if rank.rank in group:
                     value = torch.full((4000,), float(number + rank.rank))
-                    work = rank.reduce(group, value, partial(combine_terms, "sum"))
+                    work = reduce(rank, group, value, partial(combine_terms, "sum"))
                     begun.append((group, number, value, work))
         for group, number, value, work in begun if rank.rank == 1 else reversed(begun):
             work.wait()
             assert set(value.tolist()) == {float(sum(number + r for r in group))}
         return not rank.expected and not rank.arrived and not rank.offered and not rank.running
 
-    assert at_once(connect(3, *groups, timeout=10.0), work) == [True] * 3
+    assert at_once(connect(3, *groups), work) == [True] * 3
 
 
 def test_who_leaves_is_named(connect):

@@ -14,17 +14,20 @@ from graphwright.aten.invoke import call_kernel
 from graphwright.describe import Types
 from graphwright.ir import Attrs, TensorType
 from graphwright.machine import Measurement, Store, cluster
-from graphwright.report.operator import _examples, example
+from graphwright.report.tables.operator import _examples, example
 from graphwright.run.measure.hardware import find_target, free_memory, probe
-from graphwright.run.measure.operators import calibrate, calls_of, needed_memory
+from graphwright.run.measure.one_call import needed_memory
+from graphwright.run.measure.operators import calibrate, calls_of
 from graphwright.run.measure.samples import index_ranges, sample_inputs
 from graphwright.run.measure.standard import standard_calls
 from graphwright.run.measure.timing import measure
 from graphwright.run.program.allocator import PAGE
 from graphwright.simulate.calibration import Calibration
 from graphwright.simulate.costs import CostModel, measured_with
+from limits import HANG
 
-calibration = import_module("graphwright.run.measure.operators")
+operators = import_module("graphwright.run.measure.operators")
+one_call = import_module("graphwright.run.measure.one_call")
 
 
 def types(*shapes: tuple[int, ...], outputs, dtype="float32") -> Types:
@@ -69,11 +72,11 @@ def test_long_calls_are_measured_beside_those_of_other_processes(store, monkeypa
         callers.setdefault(inputs[0].shape[0], set()).add(get_ident())
         return call_kernel(op, inputs, attrs, device)
 
-    monkeypatch.setattr(calibration, "call_kernel", record)
-    monkeypatch.setattr(calibration, "LONG_CALL", 1e-4)
-    monkeypatch.setattr(calibration, "SWEEPS", 1)
+    monkeypatch.setattr(one_call, "call_kernel", record)
+    monkeypatch.setattr(one_call, "LONG_CALL", 1e-4)
+    monkeypatch.setattr(operators, "SWEEPS", 1)
     target = replace(find_target("cpu"), others=2)
-    monkeypatch.setattr(calibration, "find_target", lambda *_: target)
+    monkeypatch.setattr(operators, "find_target", lambda *_: target)
     before = active_count()
     quick([MM, large], store)
     assert {side: len(found) for side, found in callers.items()} == {16: 1, 512: 3}
@@ -90,7 +93,7 @@ def test_what_was_measured_is_what_the_cost_model_says(store):
 
 def test_a_second_run_measures_nothing(store, monkeypatch):
     first = quick([MM, RELU], store)
-    monkeypatch.setattr(calibration, "measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(one_call, "measure", lambda *_: pytest.fail("measured again"))
     second = quick([MM, RELU], store)
     assert second.num_new == 0
     assert [row.measured for row in second.rows] == [row.measured for row in first.rows]
@@ -113,7 +116,7 @@ def test_an_interruption_keeps_what_was_measured(store, tmp_path, monkeypatch):
 def test_progress_is_told_from_none_to_all(store):
     told: list[tuple[int, int]] = []
     quick([MM, RELU, VIEW], store, progress=lambda done, total, op: told.append((done, total)))
-    total = 2 * calibration.SWEEPS
+    total = 2 * operators.SWEEPS
     assert told == [(done, total) for done in range(total + 1)]
 
 
@@ -124,7 +127,7 @@ def test_a_slow_moment_of_the_machine_does_not_count(store, monkeypatch):
     def measured(*_):
         return Measurement(seconds=next(taken), spread=0.0, repeats=5)
 
-    monkeypatch.setattr(calibration, "measure", measured)
+    monkeypatch.setattr(one_call, "measure", measured)
     found = quick([MM, RELU], store)
     assert {row.op: row.measured for row in found.rows} == {"aten.mm": 1.1, "aten.relu": 2.1}
     assert found.num_disturbed == 2  # but is told
@@ -141,7 +144,8 @@ from graphwright.describe import Types
 from graphwright.ir import Attrs, TensorType
 from graphwright.machine import Measurement, Store
 
-calibration = import_module("graphwright.run.measure.operators")
+one_call = import_module("graphwright.run.measure.one_call")
+operators = import_module("graphwright.run.measure.operators")
 faults = []
 
 def count(call, device, seconds):
@@ -152,10 +156,10 @@ def count(call, device, seconds):
     faults.append(getrusage(RUSAGE_THREAD).ru_minflt - before)
     return Measurement(seconds=1.0, spread=0.0, repeats=10)
 
-calibration.measure = count
+one_call.measure = count
 large, rate = TensorType((512, 16384), "float32"), TensorType((), "float64")
 call = ("aten.addcmul", Attrs({"value": 1}), Types((large, large, rate), (large,)))
-calibration.calibrate([call], device="local:2", store=Store(sys.argv[1]))
+operators.calibrate([call], device="local:2", store=Store(sys.argv[1]))
 print(max(faults))
 """
 
@@ -192,10 +196,10 @@ def test_a_call_that_cannot_be_measured_is_told_and_not_stored(store, call, reas
 
 
 def test_memory_is_looked_at_before_it_is_taken(store, monkeypatch):
-    monkeypatch.setattr(calibration, "free_memory", lambda device: 5000)
+    monkeypatch.setattr(one_call, "free_memory", lambda device: 5000)
     assert needed_memory(MM[2]) == 4 * 1024
     assert len(quick([MM], store).skipped) == 1
-    monkeypatch.setattr(calibration, "free_memory", lambda device: 5200)
+    monkeypatch.setattr(one_call, "free_memory", lambda device: 5200)
     assert quick([MM], store).skipped == ()
     assert 0 < free_memory(torch.device("cpu")) < 1 << 50
 
@@ -278,12 +282,12 @@ def test_standard_calls_run_from_small_to_large():
 
 THREADS = """
 import os, time, torch
-from graphwright.run.measure.operators import _company
+from graphwright.run.measure.one_call import _beside_others
 a = torch.randn(512, 512)
 torch.set_num_threads(1)
 call = lambda: a @ a
 before = len(os.listdir("/proc/self/task"))
-with _company(call, lambda: call, 1):
+with _beside_others(call, lambda: call, 1):
     time.sleep(0.1)
     print(len(os.listdir("/proc/self/task")) - before)
 """
@@ -295,5 +299,5 @@ with _company(call, lambda: call, 1):
 def test_others_beside_a_call_compute_with_as_many_threads_as_it():
     """A new thread would take all cores, and what is measured beside it would take twice as long."""
     command = [sys.executable, "-c", THREADS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG)
     assert done.stdout == "1\n"

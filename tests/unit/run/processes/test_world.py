@@ -10,6 +10,7 @@ import torch.distributed as dist
 from graphwright.errors import AddressInUse, InvalidWorld, WorkersMissing
 from graphwright.run.processes.rendezvous import call_roll, is_loopback, listen, read_variables
 from graphwright.run.processes.world import World, leave, world
+from limits import HANG
 
 SET = {
     "RANK": "5",
@@ -55,16 +56,16 @@ def test_every_variable_is_needed(name, empty):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"RANK": "8"}, "RANK=8 is not among the ranks 0 to 7 of WORLD_SIZE=8"),
-        ({"RANK": "-1"}, "RANK=-1 is not among"),
-        ({"RANK": "one"}, "RANK='one' is no whole number"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0 is no number of processes"),
+        ({"RANK": "8"}, "RANK=8 is not one of the ranks 0 to 7 of WORLD_SIZE=8"),
+        ({"RANK": "-1"}, "RANK=-1 is not one of"),
+        ({"RANK": "one"}, "RANK='one' is not a whole number"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0 is not a number of processes"),
         ({"LOCAL_RANK": "6"}, "LOCAL_RANK=6 is not between 0 and RANK=5"),
         ({"LOCAL_RANK": "4"}, "LOCAL_WORLD_SIZE=4 is not above LOCAL_RANK=4"),
         ({"LOCAL_WORLD_SIZE": "9"}, "LOCAL_WORLD_SIZE=9 is not above LOCAL_RANK=1 and within WORLD_SIZE=8"),
-        ({"MASTER_PORT": "0"}, "MASTER_PORT=0 is no port"),
-        ({"MASTER_PORT": "70000"}, "MASTER_PORT=70000 is no port"),
-        ({"MASTER_PORT": "http"}, "MASTER_PORT='http' is no whole number"),
+        ({"MASTER_PORT": "0"}, "MASTER_PORT=0 is not a port"),
+        ({"MASTER_PORT": "70000"}, "MASTER_PORT=70000 is not a port"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT='http' is not a whole number"),
     ],
 )  # fmt: skip
 def test_variables_that_contradict_each_other(changed, message):
@@ -128,7 +129,7 @@ def test_the_roll_ends_when_all_are_there_and_all_can_use_the_backend():
     ):
         store = dist.HashStore()
         store.set("rank 1", f"{wishes[1]} process 1 on there")
-        assert call_roll(store, ranks(2)[0], wishes[0], time.monotonic() + 5) == agreed
+        assert call_roll(store, ranks(2)[0], wishes[0], time.monotonic() + HANG) == agreed
 
 
 def test_the_roll_names_who_is_missing():
@@ -143,14 +144,14 @@ def test_the_roll_refuses_a_rank_that_is_there_twice():
     store = dist.HashStore()
     store.set("rank 0", "gloo process 77 on there")
     with pytest.raises(InvalidWorld, match=r"two processes have RANK=0.*process 77 on there"):
-        call_roll(store, ranks(2)[0], "gloo", time.monotonic() + 5)
+        call_roll(store, ranks(2)[0], "gloo", time.monotonic() + HANG)
 
 
 def test_the_roll_refuses_two_sizes():
     store = dist.HashStore()
     store.set("size", "3")
     with pytest.raises(InvalidWorld, match="rank 0 has WORLD_SIZE=2, and a rank that came before has 3"):  # fmt: skip
-        call_roll(store, ranks(2)[0], "gloo", time.monotonic() + 5)
+        call_roll(store, ranks(2)[0], "gloo", time.monotonic() + HANG)
 
 
 def test_without_variables_a_world_of_one():

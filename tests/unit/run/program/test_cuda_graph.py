@@ -9,9 +9,10 @@ from graphwright.capture import capture
 from graphwright.lower import lower
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
-from graphwright.run.program.cuda_graph import may_record, run_at_home
-from graphwright.run.program.module import Fresh, build_module, run_module
-from graphwright.run.random.philox import Drawn, Keys, fill
+from graphwright.run.program.cuda_graph import may_use_cuda_graph, run_in_place
+from graphwright.run.program.module import build_module, run_module
+from graphwright.run.program.targets import CopyConstant
+from graphwright.run.random.philox import Keys, RandomBox, fill
 
 CPU = torch.device("cpu")
 
@@ -42,33 +43,33 @@ def program(optimizer, **options):
     ("optimizer", "options"),
     [(torch.optim.Adam, {}), (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9})],
 )
-def test_values_that_stay_at_home_are_those_of_the_module(optimizer, options):
+def test_values_that_stay_in_place_are_those_of_the_module(optimizer, options):
     module, inputs = program(optimizer, **options)
     held = {name: value.clone() for name, value in inputs.items()}
-    homes = {name: value.clone() for name, value in inputs.items()}
-    places = {name: home.data_ptr() for name, home in homes.items()}
+    static = {name: value.clone() for name, value in inputs.items()}
+    places = {name: value.data_ptr() for name, value in static.items()}
     for seed in (7, 8, 9):
         updates, results = run_module(module, {n: v.clone() for n, v in held.items()}, seed)
         held |= updates
         with torch.no_grad():
-            updated, found = run_at_home(module, homes, Keys(8, CPU, seed))
+            updated, found = run_in_place(module, static, Keys(8, CPU, seed))
         assert set(updated) == set(updates)
-        assert {name: home.data_ptr() for name, home in homes.items()} == places
+        assert {name: value.data_ptr() for name, value in static.items()} == places
         for name, value in (held | results).items():
-            assert torch.equal((homes | found)[name], value), name
+            assert torch.equal((static | found)[name], value), name
 
 
-def test_a_new_value_in_the_home_of_another_arrives():
+def test_a_new_value_in_the_memory_of_another_arrives():
     graph = fx.Graph()
     held, _ = graph.placeholder("held"), graph.placeholder("seed")
     a, b = (graph.call_method("pop", (held, name)) for name in "ab")
     graph.output(({"a": b, "b": a}, {}))
-    homes = {"a": torch.tensor([1.0]), "b": torch.tensor([2.0])}
-    run_at_home(fx.GraphModule(nn.Module(), graph), homes, 0)
-    assert homes["a"].item() == 2.0 and homes["b"].item() == 1.0
+    static = {"a": torch.tensor([1.0]), "b": torch.tensor([2.0])}
+    run_in_place(fx.GraphModule(nn.Module(), graph), static, 0)
+    assert static["a"].item() == 2.0 and static["b"].item() == 1.0
 
 
-def test_a_result_in_the_home_of_a_value_that_changes_is_what_it_was():
+def test_a_result_in_the_memory_of_a_value_that_changes_is_what_it_was():
     class Weight(nn.Module):
         def __init__(self):
             super().__init__()
@@ -81,10 +82,10 @@ def test_a_result_in_the_home_of_a_value_that_changes_is_what_it_was():
     loss_fn, optimizer = lambda out, _: out.reshape(()), torch.optim.SGD
     graph = capture(model, loss_fn, batch, optimizer=optimizer, optimizer_options=options)
     lowered = lower(graph, data_parallel(graph, cluster("local:1")))
-    homes = bind(graph, model, batch, loss_fn=loss_fn, optimizer=optimizer, optimizer_options=options)  # fmt: skip
+    static = bind(graph, model, batch, loss_fn=loss_fn, optimizer=optimizer, optimizer_options=options)  # fmt: skip
     with torch.no_grad():
-        _, results = run_at_home(build_module(lowered.program(0), None, CPU), homes, 0)
-    assert results[graph.outputs[0]].item() == 2.0 and homes["w"].item() == 1.5
+        _, results = run_in_place(build_module(lowered.program(0), None, CPU), static, 0)
+    assert results[graph.outputs[0]].item() == 2.0 and static["w"].item() == 1.5
 
 
 def test_a_list_of_numbers_is_not_copied_to_the_device_in_a_step():
@@ -105,13 +106,13 @@ def test_a_list_of_numbers_is_not_copied_to_the_device_in_a_step():
         _, results = run_module(module, {n: v.clone() for n, v in inputs.items()}, 0)
         assert results[graph.outputs[0]].item() == pytest.approx(14 / 3)
     called = {node.target for node in module.graph.nodes}
-    assert torch.tensor not in called and any(isinstance(target, Fresh) for target in called)
+    assert torch.tensor not in called and any(isinstance(target, CopyConstant) for target in called)
 
 
 @pytest.mark.parametrize("num_streams", [1, 2])
 def test_keys_that_are_written_draw_what_a_seed_draws(num_streams):
     def drawn(seed):
-        place = Drawn(seed=seed, operator=3, shape=(4, 70), box=((1, 3), (5, 68)))
+        place = RandomBox(seed=seed, operator=3, shape=(4, 70), box=((1, 3), (5, 68)))
         add = lambda *words: sum(words)
         return fill(place, "word", num_streams, add, torch.int64, CPU)
 
@@ -129,7 +130,7 @@ def test_keys_that_are_written_draw_what_a_seed_draws(num_streams):
 
 
 def test_only_gpus_record_and_can_be_told_not_to(monkeypatch):
-    assert not may_record(CPU)
-    assert may_record(torch.device("cuda"))
+    assert not may_use_cuda_graph(CPU)
+    assert may_use_cuda_graph(torch.device("cuda"))
     monkeypatch.setenv("GRAPHWRIGHT_RECORD", "0")
-    assert not may_record(torch.device("cuda"))
+    assert not may_use_cuda_graph(torch.device("cuda"))

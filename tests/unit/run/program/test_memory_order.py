@@ -7,9 +7,10 @@ import graphwright as gw
 from graphwright.ir import TensorType
 from graphwright.lower.moves import laid_out
 from graphwright.plans import Collective, Exchange
-from graphwright.run.program.module import Begin
+from graphwright.plans.transfers import AllGather, AllReduce, ReduceScatter
 from graphwright.run.program.regions import cut, order_in_memory
-from graphwright.tasks import Site
+from graphwright.run.program.targets import StartTransfer
+from graphwright.tasks import GraphFacts
 from threads import run_all
 
 TURNED = (2, 0, 1)
@@ -49,28 +50,30 @@ def test_parts_are_gathered_as_they_lie(dim):
     whole = turned(4, 6, 8)
     half = whole.shape[dim] // 2
     what = Collective(
-        kind="all_gather", tensor="t", group=(0, 1), value=0, output=1, dim=dim, sizes=(half, half)
+        kind=AllGather(), tensor="t", group=(0, 1), value=0, output=1, dim=dim, sizes=(half, half)
     )
     what = laid_out(what, TURNED)
     assert what.dim == TURNED.index(dim)
 
     def work(rank, links):
         part = whole.narrow(dim, rank * half, half)
-        return Begin(links, what)(cut(part, [(0, n) for n in part.shape])).wait()
+        return StartTransfer(links, what)(cut(part, [(0, n) for n in part.shape])).wait()
 
     for found in run_all(2, work):
         assert torch.equal(found, whole)
         assert found.permute(TURNED).is_contiguous()
 
 
-@pytest.mark.parametrize("kind", ["reduce_scatter", "all_reduce"])
+@pytest.mark.parametrize("kind", [ReduceScatter(), AllReduce()])
 def test_terms_are_added_as_they_lie(kind):
     terms = [turned(2, 6, 4) for _ in range(2)]
-    sizes = (4, 2) if kind == "reduce_scatter" else ()
+    sizes = () if kind.in_place else (4, 2)
     what = Collective(
         kind=kind, tensor="t", group=(0, 1), value=0, output=1, dim=1 if sizes else 0, sizes=sizes
     )
-    found = run_all(2, lambda rank, links: Begin(links, laid_out(what, TURNED))(terms[rank]).wait())
+    found = run_all(
+        2, lambda rank, links: StartTransfer(links, laid_out(what, TURNED))(terms[rank]).wait()
+    )
     total = terms[0] + terms[1]
     expected = total.split(sizes, 1) if sizes else (total, total)
     for part, right in zip(found, expected, strict=True):
@@ -87,14 +90,14 @@ def test_regions_travel_as_they_lie():
 
     def work(rank, links):
         what = laid_out((sent, got)[rank], TURNED)
-        return Begin(links, what)(value if rank == 0 else None).wait()
+        return StartTransfer(links, what)(value if rank == 0 else None).wait()
 
     found = run_all(2, work)[1]
     assert torch.equal(found, value[:, 1:3]) and found.permute(TURNED).is_contiguous()
 
 
 def test_nothing_changes_without_an_order():
-    what = Collective(kind="all_reduce", tensor="t", group=(0, 1), value=0, output=1)
+    what = Collective(kind=AllReduce(), tensor="t", group=(0, 1), value=0, output=1)
     assert laid_out(what, None) is what
 
 
@@ -109,8 +112,8 @@ def test_a_graph_knows_what_is_permuted():
 
     batch = torch.randn(2, 5, 3)
     graph = gw.capture(Turns(), batch=(batch,))
-    made = {name: graph.nodes[number] for name, (number, _) in Site(graph).producer.items()}
-    orders = {name: order for name, order in Site(graph).order.items() if len(order) == 3}
+    made = {name: graph.nodes[number] for name, (number, _) in GraphFacts(graph).producer.items()}
+    orders = {name: order for name, order in GraphFacts(graph).order.items() if len(order) == 3}
     assert {made[name].op for name in orders} == {"aten.permute"}
     turns = {name: tuple(made[name].attrs["dims"]) for name in orders}
     assert (1, 2, 0) in [

@@ -9,8 +9,14 @@ from graphwright.lower import lower
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
 from graphwright.plans import Call, Collective, Cut, Operand, Program
-from graphwright.run.program.module import build_module, in_place, into_memory, run_module
-from graphwright.run.program.overwriting import mark_free, shares_memory
+from graphwright.plans.transfers import AllGather, AllReduce
+from graphwright.run.program.module import build_module, run_module
+from graphwright.run.program.overwriting import (
+    find_in_place,
+    find_into_memory,
+    mark_free,
+    shares_memory,
+)
 
 CPU = torch.device("cpu")
 
@@ -65,7 +71,7 @@ def test_one_value_twice_is_not_overwritten():
 
 
 def test_what_is_sent_is_read_until_the_result_is_there():
-    send = Collective(kind="all_gather", tensor="t", group=(0, 1), value=0, output=2, sizes=(1, 1))
+    send = Collective(kind=AllGather(), tensor="t", group=(0, 1), value=0, output=2, sizes=(1, 1))
     early, late = call("aten.neg", 3, 0), call("aten.relu", 4, 2)
     found = mark_free(program(send, early, late, updates={"w": 3}, results={"y": 4}))
     assert found[1].free == ()
@@ -76,7 +82,7 @@ def test_what_is_sent_is_read_until_the_result_is_there():
 @pytest.mark.parametrize("again", [False, True])
 def test_terms_are_added_up_in_place_where_nobody_else_reads_them(again):
     terms = call("aten.mm", 2, 0, 1)
-    total = Collective(kind="all_reduce", tensor="t", group=(0, 1), value=2, output=3)
+    total = Collective(kind=AllReduce(), tensor="t", group=(0, 1), value=2, output=3)
     readers = [call("aten.neg", 4, 3), *([call("aten.relu", 5, 2)] if again else [])]
     results = {"y": 4, **({"z": 5} if again else {})}
     found = mark_free(program(terms, total, *readers, results=results))
@@ -85,20 +91,20 @@ def test_terms_are_added_up_in_place_where_nobody_else_reads_them(again):
 
 def test_operators_in_place_take_the_same_arguments():
     aten = torch.ops.aten
-    assert in_place(aten.add.Tensor) is aten.add_.Tensor
-    assert in_place(aten.addcmul.default) is aten.addcmul_.default
-    assert in_place(aten.mm.default) is None
+    assert find_in_place(aten.add.Tensor) is aten.add_.Tensor
+    assert find_in_place(aten.addcmul.default) is aten.addcmul_.default
+    assert find_in_place(aten.mm.default) is None
 
 
 def test_operators_that_write_into_memory_take_the_same_arguments():
     aten = torch.ops.aten
-    assert into_memory(aten.add.Tensor) == (aten.add.out, "out")
-    assert into_memory(aten.where.self) == (aten.where.self_out, "out")
-    assert into_memory(aten.threshold_backward.default) == (
+    assert find_into_memory(aten.add.Tensor) == (aten.add.out, "out")
+    assert find_into_memory(aten.where.self) == (aten.where.self_out, "out")
+    assert find_into_memory(aten.threshold_backward.default) == (
         aten.threshold_backward.grad_input,
         "grad_input",
     )
-    assert into_memory(aten._scaled_dot_product_flash_attention_for_cpu.default) is None
+    assert find_into_memory(aten._scaled_dot_product_flash_attention_for_cpu.default) is None
 
 
 ATEN = torch.ops.aten
@@ -122,7 +128,7 @@ BY_ELEMENT = {
 @pytest.mark.parametrize("size", [7, 4099])
 def test_an_operator_by_element_may_write_over_any_operand(name, size):
     overload, count, rest = BY_ELEMENT[name]
-    found = into_memory(overload)
+    found = find_into_memory(overload)
     assert found is not None
     given = [torch.randn(3, size) for _ in range(count)]
     expected = overload(*given, *rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
@@ -12,25 +13,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphwright.aten.calls import complete_call
 from graphwright.aten.invoke import call_kernel, overload_of
-from graphwright.describe import Types, descriptions, make_description, properties
-from graphwright.describe.language import random
-from graphwright.describe.registry import _DESCRIPTIONS
+from graphwright.describe import Types, descriptions, find, make_description, properties
+from graphwright.describe.language.registry import _DESCRIPTIONS
+from graphwright.describe.language.syntax import random
 from graphwright.errors import InvalidCall, UnknownOperator
 from graphwright.ir import TensorType
 from graphwright.run.random import distributions, elementary
-from graphwright.run.random.draw import Drawn, Request, draw, draws, is_random
+from graphwright.run.random.draw import RandomBox, Request, draw, draws
 from graphwright.run.random.philox import CHUNK, WORD, lane_dim, philox
-from graphwright.run.random.rules import RULES
+from graphwright.run.random.request import RULES
 
 CPU = torch.device("cpu")
 MANY = 200_000
 
 
-def whole(*shape: int, seed: int = 0, operator: int = 0) -> Drawn:
-    return Drawn(seed=seed, operator=operator, shape=shape, box=tuple((0, n) for n in shape))
+def whole(*shape: int, seed: int = 0, operator: int = 0) -> RandomBox:
+    return RandomBox(seed=seed, operator=operator, shape=shape, box=tuple((0, n) for n in shape))
 
 
-def make(op: str, inputs=(), drawn: Drawn | None = None, **attrs) -> tuple[torch.Tensor, ...]:
+def make(op: str, inputs=(), drawn: RandomBox | None = None, **attrs) -> tuple[torch.Tensor, ...]:
     drawn = drawn or whole(*inputs[0].shape)
     attrs, inputs = complete_call(op, attrs, inputs)
     return draw(op, attrs, inputs, drawn, CPU)
@@ -68,7 +69,7 @@ def test_philox_has_the_answers_of_its_authors(counter, key, words) -> None:
 
 def test_numbers_are_the_same_for_ever() -> None:
     """A checkpoint that goes on elsewhere, or with a newer version, has to draw the same."""
-    drawn = Drawn(seed=1, operator=2, shape=(3, 70), box=((1, 2), (5, 8)))
+    drawn = RandomBox(seed=1, operator=2, shape=(3, 70), box=((1, 2), (5, 8)))
     (bits,) = make("aten.randint", drawn=drawn, high=2**31, size=(1, 3), **INT64)
     (normals,) = make("aten.randn", drawn=drawn, size=(1, 3), dtype="float64")
     assert bits.tolist() == [[545466746, 1677652317, 906102747]]
@@ -407,7 +408,7 @@ def test_samples_without_replacement() -> None:
 
 def test_a_part_of_samples_and_of_a_permutation() -> None:
     """Nothing splits them there, but a rank may need no more."""
-    part = Drawn(seed=0, operator=0, shape=(50,), box=((20, 30),))
+    part = RandomBox(seed=0, operator=0, shape=(50,), box=((20, 30),))
     assert torch.equal(
         make("aten.randperm", drawn=part, n=50, **INT64)[0],
         make("aten.randperm", drawn=whole(50), n=50, **INT64)[0][20:30],
@@ -465,27 +466,42 @@ def test_types_are_those_of_the_kernel(op, shapes, attrs) -> None:
     assert [(x.shape, x.dtype) for x in made] == [(x.shape, x.dtype) for x in real]
 
 
+def mentions_random(value: object, seen: set[int] | None = None) -> bool:
+    """Whether a function, one it encloses, or one that it calls by a global name, names `random`."""
+    seen = set() if seen is None else seen
+    if value is random:
+        return True
+    if not isinstance(value, FunctionType) or id(value) in seen:
+        return False
+    seen.add(id(value))
+    used = [cell.cell_contents for cell in value.__closure__ or ()]
+    codes = [value.__code__]
+    while codes:
+        code = codes.pop()
+        used += [value.__globals__.get(name) for name in code.co_names]
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return any(mentions_random(item, seen) for item in used)
+
+
 def test_random_are_those_that_pytorch_says_draw_and_those_left_empty() -> None:
     ops = {d.op for d in descriptions() if d.op.startswith("aten.")}
     tagged = {op for op in ops if torch.Tag.nondeterministic_seeded in overload_of(op).tags}
     empty = {op for op in ops if op.startswith(("aten.empty", "aten.new_empty"))}
     without_dropout = {"aten._scaled_dot_product_flash_attention_for_cpu"}
-    assert {op for op in ops if is_random(op)} == tagged - without_dropout | empty
+    drawn = {op for op in ops if mentions_random(find(op).function)}
+    assert drawn == tagged - without_dropout | empty
 
 
 def test_what_is_random_can_be_drawn() -> None:
-    assert {d.op for d in descriptions() if is_random(d.op)} == RULES.keys()
+    assert {d.op for d in descriptions() if mentions_random(d.function)} == RULES.keys()
 
 
 def test_random_for_some_attributes_only() -> None:
-    """`is_random` is of the operator, `properties` of the call."""
     t = TensorType((2, 3), "float32")
     types = Types((t,), (t, TensorType((2, 3), "bool")))
-    assert is_random("aten.native_dropout")
     for train in (True, False):
         found = properties("aten.native_dropout", {"p": 0.5, "train": train}, types)
         assert found.random is train
-    assert not is_random("aten.mm") and not is_random("mine.unknown")
 
 
 # -- what is refused --------------------------------------------------------------------------------
@@ -531,16 +547,16 @@ def test_weights_that_cannot_be() -> None:
 def test_a_box_outside_of_its_shape() -> None:
     for box in [((0, 4),), ((2, 1),), ((-1, 2),), ()]:
         with pytest.raises(InvalidCall, match=r"operator 7 draws the box .* shape \[3\]"):
-            Drawn(seed=0, operator=7, shape=(3,), box=box)
+            RandomBox(seed=0, operator=7, shape=(3,), box=box)
 
 
 def test_inputs_of_another_region() -> None:
-    drawn = Drawn(seed=0, operator=7, shape=(4, 6), box=((1, 3), (0, 6)))
+    drawn = RandomBox(seed=0, operator=7, shape=(4, 6), box=((1, 3), (0, 6)))
     with pytest.raises(InvalidCall, match=r"box of size \[2, 6\] .* shapes \[4, 6\]"):
         make("aten.native_dropout", [torch.ones(4, 6)], drawn, p=0.5, train=True)
     with pytest.raises(InvalidCall, match="other rows"):
         make("aten.multinomial", [torch.ones(4, 9)], drawn, num_samples=6)
-    cut_last = Drawn(seed=0, operator=7, shape=(4, 6), box=((0, 4), (0, 3)))
+    cut_last = RandomBox(seed=0, operator=7, shape=(4, 6), box=((0, 4), (0, 3)))
     with pytest.raises(InvalidCall, match="last dim cannot be cut"):
         make("aten._sample_dirichlet", [torch.ones(4, 3)], cut_last)
 
@@ -549,9 +565,9 @@ def test_a_described_operator_without_a_rule(monkeypatch) -> None:
     def noise(x):
         return lambda *i: random("number")
 
-    assert not is_random("mine.noise")
     monkeypatch.setitem(_DESCRIPTIONS, "mine.noise", make_description("mine.noise", noise))
-    assert is_random("mine.noise")
+    t = TensorType((1,), "float32")
+    assert properties("mine.noise", {}, Types((t,), (t,))).random
     with pytest.raises(UnknownOperator, match=r'mine.noise has no rule .*draws\("mine.noise"\)'):
         draw("mine.noise", {}, [torch.ones(1)], whole(1))
 
@@ -561,7 +577,7 @@ def test_a_rule_of_ones_own(monkeypatch) -> None:
 
     @draws("mine.noise")
     def noise(r: Request) -> torch.Tensor:
-        return r.given(0) + distributions.normal(r.drawn, "number", r.dtype, r.device)
+        return r.given(0) + distributions.normal(r.place, "number", r.dtype, r.device)
 
     assert_distributed(draw("mine.noise", {}, [torch.ones(MANY)], whole(MANY))[0], "norm", 1)
     with pytest.raises(InvalidCall, match=r"box of size \[1, 3\] .* it made \[2, 3\]"):

@@ -1,11 +1,12 @@
-"""Go on with the workers that are left: when one is lost, start anew with one fewer, from the last complete checkpoint.
+"""Go on with the workers that are left: when one is lost, start again from the last checkpoint.
 
     4 workers  step 1 2 3 [saved] 4 5 x            rank 2 is killed, so the others are ended too
-    3 workers                     4 5 6 [saved] x  begins from what was saved, under a plan for three
+    3 workers                     4 5 6 [saved] x  starts from what was saved, planned for three
     2 workers                                   7 8 9
 
-Only the end of a process counts as a loss (killed, out of memory, `os._exit`); an exception would come again with fewer workers, so
-it ends the run at once. Each start has fewer workers than the one before, so their number is bounded.
+Only the end of a process counts as a loss (killed, out of memory, `os._exit`); an exception would
+come again with fewer workers, so it ends the run at once. Each start has one worker fewer than the
+one before, so their number is bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start: its number from 0, with how many workers, from which checkpoint, and what ended the one before."""
+    """One start: its number from 0, its workers and checkpoint, and what ended the one before."""
 
     number: int
     num_workers: int
@@ -34,12 +35,12 @@ class Attempt:
 
 
 Prepare = Callable[[Attempt], tuple[object, ...]]
-"""Makes the function's arguments for a start, in the process that starts: the plan for so many workers, for instance."""
+"""Makes the function's arguments for a start, in the parent: a plan for so many workers, say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
-    """Processes that can be started again with fewer of them: call it with a function and what prepares its arguments."""
+    """Processes that can be started again with fewer: call it with a function and a `Prepare`."""
 
     num_workers: int
     directory: Path
@@ -54,9 +55,9 @@ class Elastic:
         *,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> list[Result]:
-        """Call the function in every worker, until all return; `checkpoint` is what the first start begins from.
+        """Call the function in every worker until all return; the first start has `checkpoint`.
 
-        After a loss it is the newest of the directory, or that of the first start where there is none yet.
+        Later ones have the newest checkpoint of the directory, or the first's if there is none yet.
         """
         first = None if checkpoint is None else Path(checkpoint)
         attempt = Attempt(number=0, num_workers=self.num_workers, checkpoint=first)
@@ -86,7 +87,7 @@ def elastic(
     max_restarts: int | None = None,
     threads: int | None = None,
 ) -> Elastic:
-    """Prepare processes of this machine that outlast the loss of some: the function saves its checkpoints in `directory`.
+    """Prepare processes that outlast the loss of some; the function saves in `directory`.
 
     >>> def prepare(attempt):                   # here: plan for as many as there are
     ...     plan = gw.plan(graph, f"local:{attempt.num_workers}", objective="time")
@@ -96,7 +97,7 @@ def elastic(
     launch(num_workers, threads=threads)  # the same checks
     if not 1 <= min_workers <= num_workers:
         raise InvalidLaunch(
-            f"min_workers={min_workers!r}; give a number from 1 to the {num_workers} workers there are"
+            f"min_workers={min_workers!r}; give a number from 1 to num_workers={num_workers}"
         )
     if max_restarts is not None and max_restarts < 0:
         raise InvalidLaunch(f"max_restarts={max_restarts!r}; give 0 or more, or None")

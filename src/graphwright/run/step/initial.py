@@ -33,12 +33,12 @@ def initial_parts(
     seed: int,
 ) -> dict[str, torch.Tensor]:
     """This rank's part of every parameter, buffer, constant and optimizer state; not of data and learning rates."""
-    found: dict[str, torch.Tensor] = {}
+    parts: dict[str, torch.Tensor] = {}
 
     def keep(name: str, value: torch.Tensor) -> None:
-        if name in wanted and name not in found:
+        if name in wanted and name not in parts:
             part = cut(value.detach(), wanted[name])
-            found[name] = part.to(device=device, copy=True)
+            parts[name] = part.to(device=device, copy=True)
 
     values = bind(graph, model, inputs=(), loss_fn=loss_fn)
     for name, value in values.items():
@@ -52,14 +52,14 @@ def initial_parts(
     missing = [
         name
         for name in wanted
-        if name not in found and graph.tensors[name].role is not Role.INPUT and not is_rate(name)
+        if name not in parts and graph.tensors[name].role is not Role.INPUT and not is_rate(name)
     ]
     if missing:
         raise NoInitialValue(
             f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}: there is no value to start from. If model or optimizer are others than those that the graph was captured with, "
             "give these. A module on the meta device needs a reset_parameters for every parameter; else give a module with values"
         )
-    return found
+    return parts
 
 
 def _made_by_modules(model: nn.Module, seed: int) -> Iterator[tuple[str, torch.Tensor]]:

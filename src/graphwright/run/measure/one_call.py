@@ -1,0 +1,136 @@
+"""Measure one call of an operator: sample its inputs, run it as a step would, time it.
+
+On a CPU the call reads other inputs each time, so that caches hold little of them, and where other
+processes will compute beside it, threads make the same call meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
+from time import perf_counter
+from typing import TypeAlias
+
+import torch
+
+from graphwright.aten import call_kernel, tensor_type
+from graphwright.describe import Types
+from graphwright.errors import GraphwrightError
+from graphwright.ir import Attrs, format_bytes
+from graphwright.machine import Measurement
+from graphwright.run.measure.hardware import Target, free_memory
+from graphwright.run.measure.samples import sample_inputs
+from graphwright.run.measure.timing import measure
+from graphwright.run.program import touch_memory
+
+_Run: TypeAlias = Callable[[], tuple[torch.Tensor, ...]]
+
+_FAILURES = (
+    GraphwrightError, RuntimeError, TypeError, ValueError, IndexError, AssertionError,
+)  # fmt: skip
+"""What a kernel raises when it does not take a call."""
+
+LONG_CALL = 2e-4
+"""Seconds from which on a call is measured beside others."""
+CACHES, COPIES = 64 << 20, 16
+"""Bytes of inputs that a call goes through in turns, and the most copies of them."""
+MEMORY_SHARE = 0.8
+"""Of the free memory: a call that needs more is not run."""
+
+
+def try_to_measure(
+    op: str, attrs: Attrs, types: Types, target: Target, seconds: float
+) -> Measurement | str:
+    """A measurement, or the reason why there is none."""
+    device, needed = target.device, needed_memory(types) * (1 + target.others)
+    try:
+        free = free_memory(device)
+        if needed > MEMORY_SHARE * free:
+            return f"needs {format_bytes(needed)} of memory; {format_bytes(free)} are free"
+        with torch.no_grad(), target.occupied(), _clean(device):
+            if device.type == "cpu" and (wide := 2 * needed + CACHES) <= MEMORY_SHARE * free:
+                touch_memory(wide)
+            make = partial(_make_call, op, attrs, types, device)
+            call = make()
+            outputs = [tensor_type(t) for t in call()]
+            if outputs[:1] != [*types.outputs[:1]]:  # what else a kernel keeps differs by device
+                return f"makes {outputs[0] if outputs else 'nothing'}, not {types.outputs[0]}"
+            with _beside_others(call, make, target.others):
+                return measure(call, device, seconds)
+    except MemoryError:
+        return "does not fit into memory"
+    except _FAILURES as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Run:
+    """A call with inputs of its own; on a CPU with others each time: caches are cold in a step."""
+    inputs = sample_inputs(op, attrs, types, device)
+    nbytes = sum(t.nbytes for t in inputs if t is not None)
+    if device.type != "cpu" or 2 * nbytes > CACHES:
+        return partial(call_kernel, op, inputs, attrs, device)
+    count = min(COPIES, CACHES // max(1, nbytes))
+    copies = [[None if t is None else t.clone() for t in inputs] for _ in range(count)]
+    following = cycle(copies)
+    return lambda: call_kernel(op, next(following), attrs, device)
+
+
+@contextmanager
+def _beside_others(call: _Run, make: Callable[[], _Run], count: int) -> Iterator[None]:
+    """Let `count` threads make the same call meanwhile, as other processes will in a step.
+
+    Short calls are made alone: threads wait for Python's lock, processes do not.
+    """
+    began = perf_counter()
+    call()
+    if count == 0 or perf_counter() - began < LONG_CALL:
+        yield
+        return
+    over, calling = threading.Event(), threading.Semaphore(0)
+    threads = torch.get_num_threads()
+
+    def repeat(own: _Run) -> None:
+        torch.set_num_threads(threads)  # a new thread computes with as many as there are cores
+        with torch.no_grad():
+            try:
+                own()
+            finally:
+                calling.release()
+            while not over.is_set():
+                own()
+
+    calls = [make() for _ in range(count)]
+    others = [threading.Thread(target=repeat, args=(own,), daemon=True) for own in calls]
+    for other in others:
+        other.start()
+    try:
+        for _ in others:  # nothing is measured before all of them are busy
+            calling.acquire()
+        yield
+    finally:
+        over.set()
+        for other in others:
+            other.join()
+
+
+def needed_memory(types: Types) -> int:
+    """Bytes that a call is taken to need: its inputs, its outputs, and as much again to work in."""
+    outputs = sum(t.nbytes for t in types.outputs)
+    return sum(t.nbytes for t in types.inputs if t is not None) + 2 * outputs
+
+
+@contextmanager
+def _clean(device: torch.device) -> Iterator[None]:
+    """Leave the user's random generators as they were, and a GPU's memory and errors behind."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+                torch.cuda.empty_cache()

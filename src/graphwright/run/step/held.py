@@ -1,0 +1,146 @@
+"""What lives between steps: each rank's parts of parameters, buffers and optimizer state.
+
+While a step runs, nobody else may hold these parts, so that memory is free once they were read
+last. A step that fails halfway has lost them; a checkpoint brings them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.aten import is_rate
+from graphwright.errors import StepLost
+from graphwright.ir import Graph, Role, TensorType
+from graphwright.lower import lower_hop
+from graphwright.plans import Exchange, Plan, Program, replicated, transfers, whole_mesh
+from graphwright.run.checkpoint import Shard
+from graphwright.run.processes import World
+from graphwright.tasks import Hop
+
+if TYPE_CHECKING:
+    from graphwright.run.links.collectives import GroupLinks
+
+
+def kept_inputs(graph: Graph) -> dict[str, TensorType]:
+    """What lives between steps, and in a checkpoint: all inputs but data and learning rates."""
+    inputs = {name: graph.tensors[name] for name in graph.inputs}
+    return {
+        name: tensor.type
+        for name, tensor in inputs.items()
+        if tensor.role is not Role.INPUT and not is_rate(name)
+    }
+
+
+class Held:
+    """The parts that a rank holds, by the names of the graph's inputs; None while they are lost."""
+
+    def __init__(
+        self,
+        here: World,
+        graph: Graph,
+        plan: Plan,
+        program: Program,
+        links: GroupLinks | None,
+        parts: dict[str, torch.Tensor],
+    ) -> None:
+        self.world, self.graph, self.plan, self.program = here, graph, plan, program
+        self.links = links
+        self.kept = kept_inputs(graph)
+        self._parts: dict[str, torch.Tensor] | None = parts
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a step failed halfway."""
+        return self._parts is None
+
+    def check(self) -> None:
+        """Raise if there is nothing to go on from."""
+        if self.is_lost:
+            raise StepLost(
+                "an earlier step failed halfway, so the parameters are gone; load a checkpoint "
+                "with step.load"
+            )
+
+    def take(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Give up all parts for a step; and those of them that it does not replace."""
+        assert self._parts is not None
+        parts, self._parts = self._parts, None
+        return parts, {n: v for n, v in parts.items() if n not in self.program.updates}
+
+    def put(self, parts: dict[str, torch.Tensor]) -> None:
+        """Hold the parts that a step has left."""
+        self._parts = parts
+
+    def allocate(self) -> None:
+        """Make room for the parts of a checkpoint, where they are lost."""
+        if self.is_lost:
+            self._parts = {
+                name: torch.empty(
+                    [stop - start for start, stop in box],
+                    dtype=getattr(torch, self.graph.tensors[name].type.dtype),
+                    device=self.world.device,
+                )
+                for name, box in self.program.homes.items()
+                if name in self.kept
+            }
+
+    def shards(self) -> dict[str, Shard]:
+        """What this rank holds of every parameter, buffer and optimizer state."""
+        parts = self._parts or {}
+        shards = {}
+        for name, type in self.kept.items():
+            empty = torch.empty(0, dtype=getattr(torch, type.dtype))
+            home, local = self.program.shardings[name], parts.get(name, empty)
+            shards[name] = Shard(name=name, type=type, sharding=home, local=local)
+        return shards
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parts as DTensors, in one process as tensors."""
+        if self.world.backend is None:  # no process group, which DTensors belong to
+            return {name: shard.local for name, shard in self.shards().items()}
+        from torch.distributed.device_mesh import init_device_mesh
+
+        from graphwright.run.checkpoint.dtensors import to_dtensor
+
+        mesh = whole_mesh(self.plan.cluster)
+        device_mesh = init_device_mesh(self.world.device.type, mesh.shape or (1,))
+        return {
+            name: to_dtensor(shard, device_mesh) if shard.sharding.mesh == mesh else shard.local
+            for name, shard in self.shards().items()
+        }
+
+    def values(self, *roles: Role) -> dict[str, torch.Tensor]:
+        """All that is held of these roles, or of any, whole; on every rank."""
+        return {
+            name: self._gather(shard)
+            for name, shard in self.shards().items()
+            if not roles or self.graph.tensors[name].role in roles
+        }
+
+    def fill(self, model: nn.Module) -> nn.Module:
+        """The model with the values that it has now; on every rank."""
+        whole: Mapping[str, torch.Tensor] = self.values(Role.PARAMETER, Role.BUFFER)
+        if any(p.is_meta for p in model.parameters()):
+            model = model.to_empty(device=self.world.device)
+        with torch.no_grad():
+            for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+                if name in whole:
+                    tensor.copy_(whole[name])
+        return model
+
+    def _gather(self, shard: Shard) -> torch.Tensor:
+        """All of a tensor, from whoever has its parts."""
+        everywhere = replicated(whole_mesh(self.plan.cluster))
+        if shard.sharding == everywhere or self.links is None:
+            return shard.local
+        here, hop = self.world.rank, Hop(transfers.Exchange(), shard.sharding, everywhere)
+        has = here in shard.sharding.mesh.devices
+        exchange = lower_hop(
+            hop, shard.name, shard.type, self.plan.cluster, here, 0 if has else None, 1, tag=0
+        )
+        assert isinstance(exchange, Exchange)
+        return self.links.exchange(exchange, shard.local if has else None).wait()

@@ -1,0 +1,276 @@
+"""A training step under a plan: exactly the step of one device, on all of them.
+
+    step = gw.compile(plan, model, loss_fn, optimizer, batch=batch)     under torchrun, or inside
+    loss = step(batch)                                                  gw.launch(n)(fn)
+
+    given    this rank's part of the batch, the learning rates           (given.py)
+    held     its parts of parameters and optimizer state                 (held.py)
+    run      given, held -> the new parts, the loss
+
+A step begins when its program is known: at once, or with its first batch, which then has to be
+whole (`Start`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import fx, nn
+
+from graphwright.aten import fixed_options, refuse_changes
+from graphwright.errors import PlanMismatch, StepNotBegun
+from graphwright.ir import Graph, Role
+from graphwright.plans import Call, Plan, Program
+from graphwright.run.checkpoint import Shard
+from graphwright.run.processes import (
+    World,
+    digest_tensors,
+    gather_results,
+    is_check_due,
+    notice_of_compiling,
+)
+from graphwright.run.program import (
+    CudaGraphRunner,
+    build_module,
+    keep_freed_memory,
+    may_use_cuda_graph,
+    run_module,
+)
+from graphwright.run.step.batch import compare_given, cut_batch, find_rates, name_batch
+from graphwright.run.step.held import Held
+from graphwright.run.step.initial import initial_parts
+
+if TYPE_CHECKING:
+    from graphwright.run.links.collectives import GroupLinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProgram:
+    """The program of this rank, and what it was made of."""
+
+    world: World
+    graph: Graph
+    plan: Plan
+    program: Program
+
+
+Start = RankProgram | Callable[[Any], RankProgram]
+"""What a step begins from: its program, or what makes it of the first batch."""
+
+
+class Step:
+    """One rank's training step; call it with a batch. `num_steps` counts the calls.
+
+    Before it begins, it has an optimizer and nothing else.
+    """
+
+    world: World
+    graph: Graph
+    plan: Plan
+    program: Program
+    links: GroupLinks | None
+    num_steps: int
+    seed: int
+    has_targets: bool
+    _held: Held
+    _run: CudaGraphRunner | fx.GraphModule
+    _starts_from: str | None
+    _num_calls: int
+
+    def __init__(
+        self,
+        start: Start,
+        model: nn.Module,
+        loss_fn: Any,
+        optimizer: torch.optim.Optimizer | None,
+        seed: int,
+        torch_compile: bool = False,
+    ) -> None:
+        self.optimizer = optimizer
+        self._model, self._loss_fn, self._first_seed = model, loss_fn, seed
+        self._compiles = torch_compile
+        self._start: Callable[[Any], RankProgram] | None = None
+        if isinstance(start, RankProgram):
+            self._begin(start)
+        else:
+            self._start = start
+
+    def __call__(self, batch: Any) -> torch.Tensor:
+        """Train on a batch, the whole or this rank's part of it, and return the loss."""
+        if self._start is not None:
+            self._begin(self._start(batch))
+        self._held.check()
+        rates = self._rates()
+        part = self.part_of(batch)
+        if self.links is not None and is_check_due(self._num_calls):
+            given = name_batch(batch, self.has_targets)
+            compare_given(given, self.graph, self.optimizer, self._starts_from)
+            self._starts_from = None
+        self._num_calls += 1
+        held, fixed = self._held.take()
+        given = {**part, **rates, **held}
+        held.clear()  # nobody else may hold what is read last: it is free then
+        seed = self.seed + 1_000_003 * self.num_steps
+        try:
+            with self._told_if_long():
+                updates, results = run_module(self._run, given, seed)
+        except BaseException:
+            if self.links is not None:
+                self.links.leave()
+            raise
+        self._held.put({**fixed, **updates})
+        self.num_steps += 1
+        if self.optimizer is not None:
+            # what schedulers look at before they warn
+            self.optimizer._opt_called = True  # type: ignore[attr-defined]
+        return self._whole_loss(results)
+
+    def part_of(self, batch: Any) -> dict[str, torch.Tensor]:
+        """This rank's part of a batch by the names of the graph's inputs; of it or of the whole."""
+        given = name_batch(batch, self.has_targets)
+        return cut_batch(given, self.graph, self.program, self.world)
+
+    def _rates(self) -> dict[str, torch.Tensor]:
+        if self.optimizer is None:
+            return {}
+        refuse_changes(self.optimizer, self._options)
+        return find_rates(self.optimizer, self.program, self.world.device)
+
+    def _whole_loss(self, results: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The loss; from a rank that has it where this one takes no part in it."""
+        name = self.graph.outputs[0]
+        type, home = self.graph.tensors[name].type, self.program.shardings[name]
+        if len(home.mesh) == self.world.size or self.world.size == 1:
+            return results[name]
+        import torch.distributed as dist
+
+        loss = results.get(name)
+        if loss is None:
+            loss = torch.empty(type.shape, dtype=getattr(torch, type.dtype))
+        loss = loss.to(self.world.device)
+        dist.broadcast(loss, home.mesh.devices[0])
+        return loss
+
+    def _told_if_long(self) -> AbstractContextManager[None]:
+        """Around a call: the first one may compile, for all ranks alike."""
+        if not self._compiles or self._num_calls > 1 or self.world.rank > 0:
+            return nullcontext()
+        num_operators = sum(isinstance(i, Call) for i in self.program.instructions)
+        return notice_of_compiling(self.world.rank, num_operators)
+
+    # What lives between steps.
+
+    def shards(self) -> dict[str, Shard]:
+        """What this rank holds of every parameter, buffer and optimizer state."""
+        return self._held.shards()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters, buffers and optimizer state as DTensors, in one process as tensors.
+
+        To be called on all ranks. Those on some of the ranks only are left out elsewhere.
+        """
+        return self._held.state_dict()
+
+    def values(self) -> dict[str, torch.Tensor]:
+        """Every parameter, buffer and optimizer state, whole; on every rank."""
+        return self._held.values()
+
+    def gather(self) -> nn.Module:
+        """The model, whole and ordinary, with the values that it has now; on every rank."""
+        return self._held.fill(self._model)
+
+    def save(self, directory: str | os.PathLike[str], *, keep: int | None = None) -> Path:
+        """Write a checkpoint, complete or not there at all.
+
+        It loads under any other plan and number of ranks.
+        """
+        from graphwright.run.checkpoint import save
+
+        extra = {"num_steps": self.num_steps, "seed": self.seed, "graph": self.graph.hash}
+        return save(directory, self.num_steps, self.shards(), extra=extra, keep=keep)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
+        from graphwright.run.checkpoint import load
+
+        if self.links is not None and any(gather_results(lambda: self._held.is_lost)):
+            self.links.renew()
+        self._held.allocate()
+        extra = load(path, self.shards())
+        self._starts_from, self._num_calls = None, 0
+        self.num_steps, self.seed = int(extra["num_steps"]), int(extra["seed"])
+
+    def close(self) -> None:
+        """Destroy the process groups of this step, on all ranks; it runs no more."""
+        if self.links is not None:
+            self.links.close()
+
+    # The beginning.
+
+    def _begin(self, ready: RankProgram) -> None:
+        """Connect the ranks, build the program and make this rank's first values."""
+        here, graph, program, model = ready.world, ready.graph, ready.program, self._model
+        _check_programs_agree(here, program)
+        links = _connect(here, program)
+        self._starts_from = None if links is None else _digest(model)
+        self.module = build_module(program, links, here.device)
+        if self._compiles:
+            from graphwright.run.program.torch_compile import compile_segments
+
+            self.module = compile_segments(self.module)
+        homes = {n: b for n, b in program.homes.items() if graph.tensors[n].role is not Role.INPUT}
+        parts = initial_parts(
+            graph, model, self._loss_fn, self.optimizer, homes, here.device, self._first_seed
+        )
+        self._held = Held(here, graph, ready.plan, program, links, parts)
+        records = links is None and may_use_cuda_graph(here.device)
+        self._run = CudaGraphRunner(self.module, self._held.kept) if records else self.module
+        if here.device.type == "cpu":
+            keep_freed_memory()  # not before: what making the parts took goes back to the system
+        self._options = [] if self.optimizer is None else fixed_options(self.optimizer)
+        self.world, self.graph, self.plan, self.program = here, graph, ready.plan, program
+        self.links, self.has_targets = links, self._loss_fn is not None
+        self.seed, self.num_steps, self._num_calls = self._first_seed, 0, 0
+        self._start = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or self.__dict__.get("_start") is None:
+            raise AttributeError(f"a step has no {name}")
+        raise StepNotBegun(
+            f"the step has no {name} before its first batch; give gw.compile an example of the "
+            "whole "
+            "batch (batch=...) or the graph that was planned (graph=...)"
+        )
+
+    def __repr__(self) -> str:
+        if self._start is not None:
+            return "Step(not begun)"
+        here = f"rank {self.world.rank} of {self.world.size}"
+        return f"Step({here}, {self.num_steps} steps, {self.plan.algorithm})"
+
+
+def _digest(model: nn.Module) -> str:
+    return digest_tensors((*model.named_parameters(), *model.named_buffers()))
+
+
+def _connect(here: World, program: Program) -> GroupLinks | None:
+    if here.size == 1:
+        return None
+    from graphwright.run.links.collectives import GroupLinks
+
+    return GroupLinks(program.groups)
+
+
+def _check_programs_agree(here: World, program: Program) -> None:
+    """Refuse to begin unless all ranks have the same graph, plan and order."""
+    if here.size > 1 and len(set(gather_results(lambda: program.digest))) > 1:
+        raise PlanMismatch(
+            "the ranks do not agree on what to run: they have other plans, models or versions of "
+            "PyTorch or Graphwright"
+        )
