@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli.app import AsJson, BatchSize, Model, Small, app, check_output
-from graphwright.cli.models import load_model
+from graphwright.cli.inputs import load_model
 
 GRAPH_SUFFIXES = (".json", ".json.gz", ".txt")
 
@@ -32,7 +32,7 @@ def capture(
 ) -> None:
     """Capture one training step as a graph: forward, backward and update, without allocating anything."""
     from graphwright import ir
-    from graphwright.report import show_graph, summary_dict
+    from graphwright.report import show, to_dict
 
     check_output(output, GRAPH_SUFFIXES)
     progress = Console(stderr=True)
@@ -48,8 +48,8 @@ def capture(
             ir.save(graph, output)
         progress.print(f"saved {output}")
     if as_json:
-        print(json.dumps(summary_dict(graph), indent=2))
+        print(json.dumps(to_dict(graph), indent=2))
     elif text:
         print(ir.to_text(graph))
     elif output is None or verify:
-        show_graph(graph, Console(), f"{model}, one training step")
+        show(graph, title=f"{model}, one training step")

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli.app import app, check_output
-from graphwright.cli.models import load_model
+from graphwright.cli.inputs import load_model
 from graphwright.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def demo(
     check_output(output, (".png", ".svg"))
 
     from graphwright.partition import plan
-    from graphwright.pipeline import RunOptions, prepare
+    from graphwright.pipeline import RunOptions, open_session
     from graphwright.report import plot
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -56,7 +56,7 @@ def demo(
     )
     console.print(f"drew the choices: {output}")
     options = RunOptions(workers=workers, plan=frontier.turning_point(), check=True, steps=5)
-    outcome = prepare(make, options).run(console.print)
+    outcome = open_session(make, options).run(console.print)
     for line in outcome.lines():
         console.print(line)
     console.print(f"all of it took {perf_counter() - began:.0f} s")

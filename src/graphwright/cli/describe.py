@@ -15,7 +15,7 @@ from graphwright.errors import InvalidCall
 if TYPE_CHECKING:
     from graphwright.describe import Types
     from graphwright.ir import Attr
-    from graphwright.report import GraphCoverage
+    from graphwright.report import Coverage, GraphCoverage, Listing, OperatorReport
 
 
 @app.command()
@@ -67,31 +67,25 @@ def describe(
     """
     from graphwright import report
 
-    console = Console()
-    if listing:
-        rows = report.listing()
-        if as_json:
-            print(json.dumps(report.listing_dicts(rows), indent=2))
-        else:
-            report.show_listing(rows, console)
-        return
-    if coverage:
-        _show_coverage(zoo_graphs, as_json, console)
-        return
-    if zoo_graphs:
-        raise typer.BadParameter("--zoo goes with --coverage")
-    if operator is None:
-        raise typer.BadParameter("name an operator, or give --coverage or --list")
     given = dict(map(_attribute, attrs or []))
-    if inputs or outputs or given:
+    shown: Coverage | Listing | OperatorReport
+    if listing:
+        shown = report.list_described()
+    elif coverage:
+        shown = report.count_described(_zoo_coverage() if zoo_graphs else ())
+    elif zoo_graphs:
+        raise typer.BadParameter("--zoo goes with --coverage")
+    elif operator is None:
+        raise typer.BadParameter("name an operator, or give --coverage or --list")
+    elif inputs or outputs or given:
         known, types = _call_types(operator, given, inputs or [], outputs or [])
-        shown = report.operator_report(operator, known, types)
+        shown = report.operator_report(operator, known, types, parts)
     else:
-        shown = report.operator_report(operator)
+        shown = report.operator_report(operator, num_parts=parts)
     if as_json:
-        print(json.dumps(report.operator_dict(shown, parts), indent=2))
+        print(json.dumps(report.to_dict(shown), indent=2))
     else:
-        report.show_operator(shown, console, parts)
+        report.show(shown)
 
 
 def _call_types(
@@ -105,27 +99,13 @@ def _call_types(
     require(op)
     given = report.parse_types(inputs, outputs)
     known, tensors = complete_call(op, attrs, given.inputs)
-    found = infer_types(op, tensors, known)
-    if outputs and found.outputs != given.outputs:
+    inferred = infer_types(op, tensors, known)
+    if outputs and inferred.outputs != given.outputs:
         raise InvalidCall(
-            f"{op} makes {', '.join(map(str, found.outputs))} of these inputs, not "
+            f"{op} makes {', '.join(map(str, inferred.outputs))} of these inputs, not "
             f"{', '.join(map(str, given.outputs))}; --output may be left out"
         )
-    return known, found
-
-
-def _show_coverage(zoo_graphs: bool, as_json: bool, console: Console) -> None:
-    from graphwright import report
-
-    found = report.coverage()
-    rows = _zoo_coverage() if zoo_graphs else None
-    if as_json:
-        graphs = {} if rows is None else {"zoo": report.graph_coverage_dicts(rows)}
-        print(json.dumps(report.coverage_dict(found) | graphs, indent=2))
-        return
-    report.show_coverage(found, console)
-    if rows is not None:
-        report.show_graph_coverage(rows, console)
+    return known, inferred
 
 
 def _zoo_coverage() -> list[GraphCoverage]:

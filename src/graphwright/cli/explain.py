@@ -10,10 +10,9 @@ import typer
 from rich.console import Console
 
 from graphwright.cli.app import AsJson, BatchSize, ModelOrGraph, Small, app, check_output
-from graphwright.cli.models import load_graph
+from graphwright.cli.inputs import Pick, check_model, load_graph, load_plan, open_plans
+from graphwright.cli.inputs import pick as choose
 from graphwright.cli.plan import PICTURE_SUFFIXES, PLAN_SUFFIXES
-from graphwright.cli.plan_files import Pick, check_model, load_plan, open_plans
-from graphwright.cli.plan_files import pick as choose
 from graphwright.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def explain(
 
     progress = Console(stderr=True)
     with progress.status(f"Capturing {model}") as status:
-        graph = load_graph(model, batch_size, small)
+        graph = load_graph(model, batch_size, small, given)
         check_model(given, graph, plan, model)
         status.update("Asking what else there was")
         if every and not as_json:
@@ -72,11 +71,11 @@ def explain(
         if path is not None:
             progress.print(f"saved {path}")
     if as_json:
-        print(json.dumps(report.explanation_dict(found, graph), indent=2))
+        print(json.dumps(report.to_dict(found), indent=2))
     elif every:
         print("\n".join(program))
     else:
-        report.show_explanation(found, Console(), model)
+        report.show(found, title=model)
 
 
 @app.command()
@@ -110,14 +109,14 @@ def diff(
 
     (one, other), names = _load_both(first, second, pick or [])
     with Console(stderr=True).status(f"Capturing {model}" if model else "Comparing"):
-        graph = None if model is None else load_graph(model, batch_size, small)
+        graph = None if model is None else load_graph(model, batch_size, small, one)
         if model is not None and graph is not None:
             check_model(one, graph, first, model)
-        found = report.diff_plans(one, other, graph)
+        found = report.diff_plans(one, other, graph, names=names)
     if as_json:
-        print(json.dumps(report.diff_dict(found), indent=2))
+        print(json.dumps(report.to_dict(found), indent=2))
     else:
-        report.show_diff(found, Console(), names)
+        report.show(found)
 
 
 def _load_both(first: Path, second: Path, picks: list[str]) -> tuple[list[Plan], tuple[str, str]]:

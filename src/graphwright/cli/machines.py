@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graphwright.cli.app import AsJson, BatchSize, Small, app, check_output
-from graphwright.cli.models import load_graph
+from graphwright.cli.inputs import load_graph
 
 if TYPE_CHECKING:
     from graphwright.machine import Device
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphwright.simulate import Calibration
 
 REPORT_SUFFIXES = (".json", ".png", ".svg")
+TABLE_SUFFIX = ".measured.json"
 
 
 @app.command()
@@ -60,7 +61,12 @@ def calibrate(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Save the report (.json), or a plot (.png, .svg)."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Save the report (.json), a plot (.png, .svg), or all that the store has of these "
+            "devices, as a preset ships it (.measured.json).",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -82,17 +88,19 @@ def calibrate(
         raise typer.BadParameter("--batch-size, --small and --plan go with a model")
     figures = find_target(device).figures  # refused before the capture, which may take a while
     found = _measure(_calls(model, batch_size, small, plan, cluster), device, figures, store, limit)
-    data = report.calibration_dict(found)
+    data = report.to_dict(found)
     if output is not None:
-        if output.suffix == ".json":
+        if output.name.endswith(TABLE_SUFFIX):
+            _save_table(output, store, [figures.name], cluster)
+        elif output.suffix == ".json":
             write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
         else:
-            report.plot_calibration(found, output)
+            report.plot(found, output)
         Console(stderr=True).print(f"saved {output}")
     if as_json:
         print(json.dumps(data, indent=2))
     else:
-        report.show_calibration(found, Console())
+        report.show(found)
 
 
 def _measure_links(cluster: str, store: Path | None, output: Path | None, as_json: bool) -> None:
@@ -119,7 +127,10 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
         found = measure_local(on, store=Store(store) if store is not None else Store())
     data = [asdict(row) for row in found]
     if output is not None:
-        write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
+        if output.name.endswith(TABLE_SUFFIX):
+            _save_table(output, store, [device.name for device in on.kinds()], cluster)
+        else:
+            write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
         Console(stderr=True).print(f"saved {output}")
     if as_json:
         print(json.dumps(data, indent=2))
@@ -133,6 +144,25 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
             f"{row.seconds * 1e3:.3f} ms", f"{row.nbytes / row.seconds / 1e9:.3f} GB/s",
         )  # fmt: skip
     Console().print(table)
+
+
+def _save_table(output: Path, store: Path | None, devices: list[str], cluster: str | None) -> None:
+    """What the store has of devices, and of the collectives of a cluster, as a preset ships it."""
+    from datetime import date
+
+    from graphwright.machine import Store, save_table, table_of
+    from graphwright.machine import cluster as find_cluster
+    from graphwright.simulate import measured_with
+    from graphwright.version import __version__
+
+    table = table_of(
+        Store(store),
+        devices=devices,
+        on=None if cluster is None else find_cluster(cluster),
+        source=f"graphwright {__version__} calibrate, {date.today()}",
+        measured_with=measured_with(),
+    )
+    save_table(table, output)
 
 
 def _calls(
@@ -196,11 +226,11 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Show what this machine offers: cores, memory, GPUs, PyTorch, measured costs; and the clusters that can be named."""
-    from graphwright.report import diagnose, diagnosis_dict, show_diagnosis
+    from graphwright.report import diagnose, show, to_dict
 
     with Console(stderr=True).status("Looking at this machine"):
-        found = diagnose(cluster)
+        diagnosis = diagnose(cluster)
     if as_json:
-        print(json.dumps(diagnosis_dict(found), indent=2))
+        print(json.dumps(to_dict(diagnosis), indent=2))
     else:
-        show_diagnosis(found, Console())
+        show(diagnosis)

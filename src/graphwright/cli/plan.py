@@ -1,4 +1,5 @@
-"""``graphwright plan`` and ``graphwright profile``: how to split a model over machines, and over how many."""
+"""``graphwright plan`` and ``graphwright profile``: how to split a model over machines, and how
+many."""
 
 from __future__ import annotations
 
@@ -11,8 +12,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli.app import AsJson, BatchSize, ModelOrGraph, Small, app, check_output
-from graphwright.cli.models import load_graph
-from graphwright.cli.plan_files import size
+from graphwright.cli.inputs import NamesInHelp, load_graph, size
 from graphwright.cli.progress import progress
 from graphwright.errors import InvalidOption
 
@@ -39,27 +39,26 @@ class Objective(StrEnum):
 OnCluster = Annotated[
     str,
     typer.Option(
-        help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a .toml file; "
-        "`graphwright doctor` lists the presets."
+        help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a "
+        ".toml file; `graphwright doctor` lists the presets."
     ),
 ]
 Algorithm = Annotated[
     str,
-    typer.Option(
-        help="How to search: `frontier` (TensorOpt), `mcmc` (FlexFlow), or as another system would: `optcnn`, `tofu`, `icml18`, "
-        "`equal-chop`, `spartan`, `all-row`."
-    ),
+    typer.Option(help="How to search: {algorithms}."),
 ]
 Memory = Annotated[
     str | None,
     typer.Option(
-        help="What a plan may take of every device, as `14.5GB` or `16GiB`; what the device has, over --margin, if not given."
+        help="What a plan may take of every device, as `14.5GB` or `16GiB`; what the device has, "
+        "over --margin, if not given."
     ),
 ]
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="How many times what a plan is predicted to take a device has to have; 1.1 if not given."
+        help="Leave headroom: a device must have this many times the predicted memory; 1.1 if not "
+        "given."
     ),
 ]
 Points = Annotated[
@@ -68,12 +67,12 @@ Points = Annotated[
 Baselines = Annotated[
     str | None,
     typer.Option(
-        help="What to compare with, as `data,zero`: `data`, `layers`, `one-weird-trick`, `zero`, `megatron`, any of the other systems, `all`, "
-        "or `none`."
+        help="What to compare with, as `data,zero`: {recipes}, any of the other systems, `all`, or "
+        "`none`."
     ),
 ]
 Budget = Annotated[float | None, typer.Option(help="Seconds after which the best so far is taken.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of a search that draws lots.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the search.")]
 BatchDim = Annotated[
     int | None,
     typer.Option(min=0, help="The dim of the data that runs over samples; 1 where time is first."),
@@ -81,15 +80,16 @@ BatchDim = Annotated[
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture (.png, .svg).")]
 
 
-@app.command()
+@app.command(cls=NamesInHelp)
 def plan(
     model: ModelOrGraph,
     cluster: OnCluster,
     objective: Annotated[
         Objective,
         typer.Option(
-            help="frontier: every worthwhile trade-off; time: the fastest plan that fits; memory: the smallest; bytes: the one that moves "
-            "least; devices: the fastest on the fewest devices that it fits on."
+            help="frontier: every worthwhile trade-off; time: the fastest plan that fits; memory: the "
+            "smallest; bytes: the one that moves least; devices: the fastest on the fewest devices "
+            "that it fits on."
         ),
     ] = Objective.FRONTIER,
     algorithm: Algorithm = "frontier",
@@ -115,7 +115,8 @@ def plan(
 
     `graphwright plan vgg16 --cluster v100-2x8 --objective time --memory 14.5GB -o vgg16.plan.json`
 
-    `graphwright explain gpt2.plans.json gpt2 --pick fastest` then says why, and `graphwright simulate gpt2 --plan ...` draws the step.
+    `graphwright explain gpt2.plans.json gpt2 --pick fastest` then says why, and `graphwright
+    simulate gpt2 --plan ...` draws the step.
     """
     check_output(output, PLAN_SUFFIXES)
     check_output(plot, PICTURE_SUFFIXES)
@@ -127,71 +128,70 @@ def plan(
 
     from graphwright.partition import plan as make_plan
 
-    with progress(as_json) as report:
-        report(f"capturing {model}", 0, 0)
+    with progress(as_json) as tell:
+        tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
-        found: Frontier | Plan = make_plan(  # type: ignore[call-overload]
-            graph, on, objective=str(objective), report=report, **options
+        result: Frontier | Plan = make_plan(  # type: ignore[call-overload]
+            graph, on, objective=str(objective), report=tell, **options
         )
     if memory is not None:
-        _check_limit(graph, found, how)
+        _check_limit(graph, result, how)
     if output is not None:
-        found.save(output)
+        result.save(output)
     if plot is not None:
-        _draw(found, graph, plot)
+        _draw(result, graph, plot)
     for path in (output, plot):
         if path is not None:
             Console(stderr=True).print(f"saved {path}")
-    _show_found(found, model, how, as_json)
+    _show(result, model, how, as_json)
 
 
-def _show_found(found: Frontier | Plan, model: str, how: Search, as_json: bool) -> None:
+def _show(result: Frontier | Plan, model: str, how: Search, as_json: bool) -> None:
     from graphwright import report
     from graphwright.partition import memory_limit
     from graphwright.plans import Frontier
 
-    if isinstance(found, Frontier):
-        limit = memory_limit(found.plans[0].cluster, how)
-        if as_json:
-            print(json.dumps(report.frontier_dict(found, limit), indent=2))
-        else:
-            report.show_frontier(found, Console(), model, limit)
-    elif as_json:
-        print(json.dumps(report.plan_dict(found), indent=2))
+    if isinstance(result, Frontier):
+        title, limit = model, memory_limit(result.plans[0].cluster, how)
     else:
-        report.show_plan(found, Console(), f"{model}, one training step")
+        title, limit = f"{model}, one training step", None
+    if as_json:
+        print(json.dumps(report.to_dict(result, limit=limit), indent=2))
+    else:
+        report.show(result, title=title, limit=limit)
 
 
-def _draw(found: Frontier | Plan, graph: Graph, path: Path) -> None:
+def _draw(result: Frontier | Plan, graph: Graph, path: Path) -> None:
     """A frontier as time against memory, a plan as who has what."""
     from graphwright.plans import Plan
     from graphwright.report import plot
 
-    if isinstance(found, Plan):
-        plot((graph, found), path)
+    if isinstance(result, Plan):
+        plot((graph, result), path)
     else:
-        plot(found, path)
+        plot(result, path)
 
 
-def _check_limit(graph: Graph, found: Frontier | Plan, how: Search) -> None:
+def _check_limit(graph: Graph, result: Frontier | Plan, how: Search) -> None:
     """Refuse a limit that was asked for and that nothing keeps to, whatever the objective."""
     from graphwright.partition import largest_tensors, memory_limit
     from graphwright.plans import Plan, does_not_fit, figures_of
 
-    smallest = found if isinstance(found, Plan) else found.smallest()
+    smallest = result if isinstance(result, Plan) else result.smallest()
     limit = memory_limit(smallest.cluster, how)
     if figures_of(smallest).memory > limit:
         raise does_not_fit(limit, smallest, largest_tensors(graph))
 
 
-@app.command()
+@app.command(cls=NamesInHelp)
 def profile(
     model: ModelOrGraph,
     cluster: OnCluster,
     devices: Annotated[
         str | None,
         typer.Option(
-            help="Numbers of devices, as `1,2,4,8` or `1-16`; all that the cluster can have if not given. It may be more than the preset has."
+            help="Numbers of devices, as `1,2,4,8` or `1-16`; all that the cluster can have if not "
+            "given. It may be more than the preset has."
         ),
     ] = None,
     algorithm: Algorithm = "frontier",
@@ -212,9 +212,11 @@ def profile(
 ) -> None:
     """Find the least time of a step for each number of devices: how many are worth renting.
 
-    `graphwright profile gpt2 --cluster dgx-h100:8 --devices 1,2,4,8,16,32,64 --plot gpt2-devices.png`
+    `graphwright profile gpt2 --cluster dgx-h100:8 --devices 1,2,4,8,16,32,64 --plot
+    gpt2-devices.png`
 
-    A number that the cluster cannot have, such as 11 with 8 to a node, is left out. With a price in the cluster's file each step has a cost.
+    A number that the cluster cannot have, such as 11 with 8 to a node, is left out. With a price in
+    the cluster's file each step has a cost.
     """
     check_output(output, (".json",))
     check_output(plot, PICTURE_SUFFIXES)
@@ -233,36 +235,36 @@ def profile(
     with progress(as_json) as tell:
         tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
-        found = make_profile(graph, on, devices=counts, report=tell, **options)
-    left_out = sorted(set(counts or ()) - {row.num_devices for row in found})
+        result = make_profile(graph, on, devices=counts, report=tell, **options)
+    left_out = sorted(set(counts or ()) - {row.num_devices for row in result})
     if left_out:
         some = ", ".join(map(str, left_out[:8])) + (", ..." if len(left_out) > 8 else "")
         Console(stderr=True).print(f"left out, as {on.name} cannot have so many devices: {some}")
-    data = report.profile_dict(found)
+    data = report.to_dict(result)
     if output is not None:
         write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
     if plot is not None:
-        report.plot(found, plot)
+        report.plot(result, plot)
     for path in (output, plot):
         if path is not None:
             Console(stderr=True).print(f"saved {path}")
     if as_json:
         print(json.dumps(data, indent=2))
     else:
-        report.show_profile(found, Console(), model)
+        report.show(result, title=model)
 
 
-# -- options ------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 def _search(**given: Any) -> dict[str, Any]:
     """The fields of a search that were given."""
-    found = {name: value for name, value in given.items() if value is not None}
-    if "baselines" in found:
-        found["baselines"] = _baselines(found["baselines"])
-    if "memory" in found:
-        found["memory"] = size(found["memory"])
-    return found
+    options = {name: value for name, value in given.items() if value is not None}
+    if "baselines" in options:
+        options["baselines"] = _baselines(options["baselines"])
+    if "memory" in options:
+        options["memory"] = size(options["memory"])
+    return options
 
 
 def _baselines(text: str) -> tuple[str, ...]:
@@ -297,7 +299,7 @@ MOST = 4096
 
 def _counts(text: str) -> list[int]:
     """Numbers of devices from `1,2,4` and `1-16`."""
-    found: list[int] = []
+    counts: list[int] = []
     for word in text.split(","):
         first, dash, last = (part.strip() for part in word.partition("-"))
         ends = (first, last) if dash else (first, first)
@@ -314,5 +316,5 @@ def _counts(text: str) -> list[int]:
             raise InvalidOption(
                 f"--devices {text}: {high - low + 1:,} sizes are too many; at most {MOST:,}"
             )
-        found += range(low, high + 1)
-    return list(dict.fromkeys(found))
+        counts += range(low, high + 1)
+    return list(dict.fromkeys(counts))

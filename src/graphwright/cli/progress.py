@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from graphwright.partition import Report
+    from graphwright.partition import Progress as Tell
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Report]:
+def progress(quiet: bool) -> Iterator[Tell]:
     """A bar on the error stream, told of each step of a search; nothing where that is not wanted."""
     if quiet:
         yield lambda what, done, total: None

@@ -12,15 +12,14 @@ import typer
 from rich.console import Console
 
 from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
-from graphwright.cli.models import load_model
-from graphwright.cli.plan_files import Pick, load_plan, size
+from graphwright.cli.inputs import NamesInHelp, Pick, load_model, load_plan, size
 from graphwright.cli.progress import progress
 
 if TYPE_CHECKING:
     from graphwright.plans import Plan
 
 
-@app.command()
+@app.command(cls=NamesInHelp)
 def run(
     model: Model,
     workers: Annotated[
@@ -33,8 +32,8 @@ def run(
     plan: Annotated[
         str,
         typer.Option(
-            help="A saved plan or frontier (.json), or a plan by name, made for this machine: `fastest`, `smallest`, `turning-point`, `data`, `zero`, "
-            "`megatron`, `layers`, `tofu`, `optcnn`, ..."
+            help="A saved plan or frontier (.json), or a plan by name, made for this machine: "
+            "`fastest`, `smallest`, `fewest-bytes`, `turning-point`, {recipes}, {systems}, `mcmc`."
         ),
     ] = "fastest",
     pick: Pick = None,
@@ -107,7 +106,7 @@ def run(
 
     Every step trains on the model's one batch; in a training loop of your own, use `gw.compile`.
     """
-    from graphwright.pipeline import RunOptions, prepare
+    from graphwright.pipeline import RunOptions, open_session
 
     options = RunOptions(
         workers=workers,
@@ -127,7 +126,7 @@ def run(
 
     with progress(as_json or os.environ.get("RANK", "0") != "0") as report:
         report(f"capturing and planning {model}", 0, 0)
-        session = prepare(make, options, report=report)
+        session = open_session(make, options, report=report)
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
     outcome = session.run(console.print)
     if not outcome.is_first:

@@ -19,8 +19,7 @@ from graphwright.cli.app import (
     app,
     check_output,
 )
-from graphwright.cli.models import load_graph
-from graphwright.cli.plan_files import Pick, load_plan
+from graphwright.cli.inputs import Pick, load_graph, load_plan
 
 TIMELINE_SUFFIXES = (".json", ".json.gz", ".png", ".svg")
 
@@ -77,14 +76,14 @@ def simulate(
 
     from graphwright.machine import cluster as find_cluster
     from graphwright.partition import baseline
-    from graphwright.report import show_timeline
+    from graphwright.report import show, to_dict
     from graphwright.simulate import simulate as simulate_plan
 
     progress = Console(stderr=True)
     given = load_plan(plan, pick) if plan is not None else None
     on = find_cluster(cluster) if cluster is not None else given.cluster  # type: ignore[union-attr]
     with progress.status(f"Capturing {model}") as status:
-        graph = load_graph(model, batch_size, small)
+        graph = load_graph(model, batch_size, small, given)
         if given is None:
             name = str(strategy or Baseline.DATA)
             status.update(f"Splitting it over {on.num_devices} devices: {name}")
@@ -97,6 +96,6 @@ def simulate(
     if output is not None:
         progress.print(f"saved {output}")
     if as_json:
-        print(json.dumps(timeline.to_dict(), indent=2))
+        print(json.dumps(to_dict(timeline), indent=2))
     else:
-        show_timeline(timeline, Console(), f"{model}, one training step")
+        show(timeline, title=f"{model}, one training step")

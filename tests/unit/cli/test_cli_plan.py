@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 import graphwright.partition as partition
 from graphwright import cli, zoo
+from graphwright.cli.inputs.plan_files import load_plan
 from graphwright.cli.plan import _counts
-from graphwright.cli.plan_files import load_plan
 from graphwright.errors import DoesNotFit, InvalidOption, PlanFormatError
 from graphwright.partition import (
     RECIPES,

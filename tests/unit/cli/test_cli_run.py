@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 import graphwright as gw
 from graphwright import cli, pipeline, zoo
 from graphwright.errors import DoesNotFit
-from graphwright.pipeline import PLAN_NAMES, RunOptions, choose_plan, prepare
+from graphwright.pipeline import PLAN_NAMES, RunOptions, choose_plan, open_session
 from graphwright.plans import figures_of
 from graphwright.run.check.training import Comparison
 from graphwright.run.outcome import Outcome
-from graphwright.run.training import Trained
+from graphwright.run.training.loop import StepRecord
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def asked(monkeypatch, graph):
     class Session:
         def run(self, say):
             say("told")
-            steps = (Trained(step=1, loss=2.0, seconds=0.5, num_workers=2),)
+            steps = (StepRecord(step=1, loss=2.0, seconds=0.5, num_workers=2),)
             compared = Comparison(
                 steps=steps, expected_losses=(2.0,), dtype="float64", against="PyTorch on one device", tolerance=1e-8,
                 differences=seen["differences"],
@@ -40,7 +40,7 @@ def asked(monkeypatch, graph):
         seen.update(workload=make("meta"), options=options)
         return Session()
 
-    monkeypatch.setattr(pipeline, "prepare", stand_in)
+    monkeypatch.setattr(pipeline, "open_session", stand_in)
     seen["differences"] = {"weight": 1e-12, "loss": 0.0}
     return seen
 
@@ -115,15 +115,15 @@ def test_a_limit_of_memory_is_kept_or_refused(graph):
 def test_what_is_trained_already_is_not_trained_again(graph, tmp_path):
     from functools import partial
 
-    from graphwright.cli.models import load_model
+    from graphwright.cli.inputs.models import load_model
 
     make = partial(load_model, "mlp", None, True)
     first = RunOptions(workers=1, steps=2, checkpoint=tmp_path, quiet=True)
     told = []
-    done = prepare(make, first).run(told.append)
+    done = open_session(make, first).run(told.append)
     assert [s.step for s in done.steps] == [1, 2]
     assert "1 worker, plan fastest" in told[0]
     again = RunOptions(workers=1, steps=2, checkpoint=tmp_path, resume=True, quiet=True)
-    outcome = prepare(make, again).run(told.append)
+    outcome = open_session(make, again).run(told.append)
     assert outcome.steps == ()
     assert outcome.lines() == ["nothing was left to train", f"saved {done.checkpoint}"]

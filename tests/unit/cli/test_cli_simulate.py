@@ -42,7 +42,7 @@ def run(*arguments: str):
 
 def test_data_parallelism_is_simulated_unless_told_otherwise(calls):
     output = run("--small", "--batch-size", "4").stdout
-    assert calls["load"] == ("mlp", 4, True)
+    assert calls["load"] == ("mlp", 4, True, None)
     assert calls["cluster"] == ("toys",)
     assert calls["baseline"][0] == "data" and calls["baseline"][3] == 0
     assert calls["simulate"][1] == "a plan"

@@ -6,7 +6,8 @@
     layers.0 to 11  x12
       attention.query: matmul    batch in 16  ->  batch in 2 over nodes; columns in 8 within a node
 
-With the graph, operators go in groups and repeated blocks, in words; without it, nodes that differ alike are named together.
+With the graph, operators go in groups, in words, and repeated modules once; without it, nodes that
+differ alike are named together.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from graphwright.errors import PlanMismatch
 from graphwright.ir import Graph, format_bytes
 from graphwright.partition import coarsen, evaluate
 from graphwright.plans import CATEGORIES, Plan, check_plan, format_seconds
-from graphwright.report.explain.explanation import Block, Lines, find_blocks
-from graphwright.report.explain.text import title_of
-from graphwright.report.plans import plan_dict
+from graphwright.report.explain.lines import Lines, title_of
+from graphwright.report.explain.sections import Section, find_sections
+from graphwright.report.tables import plan as plan_tables
+from graphwright.rewrite import graph_of_plan
 from graphwright.simulate import CostModel
 from graphwright.tasks import Costs, Expansion
 
@@ -35,9 +37,12 @@ _NAMED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Operators that one plan splits in one way and the other in another; `block` is empty where the graph is not known."""
+    """Operators that one plan splits in one way and the other in another.
 
-    block: str
+    `module` is that of `count` alike; it is empty where the graph is not known.
+    """
+
+    module: str
     count: int
     what: str
     nodes: tuple[str, ...]
@@ -54,23 +59,33 @@ class PlanDiff:
     changes: tuple[Change, ...]
     num_same: int
     num_different: int
+    names: tuple[str, str]
 
 
 def diff_plans(
-    first: Plan, second: Plan, graph: Graph | None = None, costs: Costs | None = None
+    first: Plan,
+    second: Plan,
+    graph: Graph | None = None,
+    costs: Costs | None = None,
+    names: tuple[str, str] = ("first", "second"),
 ) -> PlanDiff:
-    """Compare two plans; with the graph, what has no figures yet is simulated, and operators are named by their modules."""
+    """Compare two plans, to be shown under `names`.
+
+    With the graph, what has no figures yet is simulated, and operators are named by their modules.
+    """
     if first.graph_hash != second.graph_hash:
         raise PlanMismatch(
-            f"the plans are for different graphs, {first.graph_hash[:12]} and {second.graph_hash[:12]}; only plans of one graph, captured with "
-            "the same batch size, can be compared"
+            f"the plans are for different graphs, {first.graph_hash[:12]} and "
+            f"{second.graph_hash[:12]}; only plans of one graph, captured with the same batch "
+            "size, can be compared"
         )
     if graph is None:
-        names = dict.fromkeys([*first.strategies, *second.strategies])
-        different = [n for n in names if first.strategy(n) != second.strategy(n)]
+        nodes = dict.fromkeys([*first.strategies, *second.strategies])
+        different = [n for n in nodes if first.strategy(n) != second.strategy(n)]
         changes = _by_strategy(first, second, different)
-        num_nodes = len(names)
+        num_nodes = len(nodes)
     else:
+        graph = graph_of_plan(graph, first)
         for plan in (first, second):
             check_plan(plan, graph)
         costs = CostModel() if costs is None else costs
@@ -78,7 +93,7 @@ def diff_plans(
         different = [
             n.name for n in graph.nodes if first.strategy(n.name) != second.strategy(n.name)
         ]
-        changes = _by_block(first, second, graph, costs)
+        changes = _by_section(first, second, graph, costs)
         num_nodes = len(graph.nodes)
     return PlanDiff(
         first=first,
@@ -86,6 +101,7 @@ def diff_plans(
         changes=tuple(changes),
         num_same=num_nodes - len(different),
         num_different=len(different),
+        names=names,
     )
 
 
@@ -99,16 +115,19 @@ def _by_strategy(first: Plan, second: Plan, different: list[str]) -> list[Change
         more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
         what = ", ".join(nodes[:_NAMED]) + more
         changes.append(
-            Change(block="", count=1, what=what, nodes=tuple(nodes), before=before, after=after)
+            Change(module="", count=1, what=what, nodes=tuple(nodes), before=before, after=after)
         )
     return changes
 
 
-def _by_block(first: Plan, second: Plan, graph: Graph, costs: Costs) -> list[Change]:
-    """Lines with the second plan's words as what might be instead, where anything in the group differs: blocks repeat where both plans do."""
+def _by_section(first: Plan, second: Plan, graph: Graph, costs: Costs) -> list[Change]:
+    """What differs in each group, module by module; modules are alike where both plans say so.
+
+    The second plan's words stand where an explanation has the next best split.
+    """
     coarse = coarsen(graph)
     ours, theirs = (
-        Lines(coarse, plan, Expansion(coarse.site, plan, costs), None) for plan in (first, second)
+        Lines(coarse, plan, Expansion(coarse.facts, plan, costs), None) for plan in (first, second)
     )
     lines = []
     for g in range(len(coarse.groups)):
@@ -118,14 +137,14 @@ def _by_block(first: Plan, second: Plan, graph: Graph, costs: Costs) -> list[Cha
         instead = None if same else other.words
         lines.append(replace(line, moves=(), memory=0, compute_time=0.0, instead=instead))
     changes = []
-    for block in find_blocks(coarse, lines):
-        changes += _of_block(block, graph, first, second)
+    for section in find_sections(coarse, lines):
+        changes += _of_section(section, graph, first, second)
     return changes
 
 
-def _of_block(block: Block, graph: Graph, first: Plan, second: Plan) -> list[Change]:
+def _of_section(section: Section, graph: Graph, first: Plan, second: Plan) -> list[Change]:
     changes = []
-    for line in block.lines:
+    for line in section.lines:
         if line.instead is None:
             continue
         names = [graph.nodes[n].name for n in line.nodes]
@@ -135,8 +154,8 @@ def _of_block(block: Block, graph: Graph, first: Plan, second: Plan) -> list[Cha
             after = f"the same; {len(differing)} operators beside it otherwise"
         changes.append(
             Change(
-                block=block.title,
-                count=block.count,
+                module=section.title,
+                count=section.count,
                 what=title_of(line),
                 nodes=differing,
                 before=before,
@@ -146,46 +165,43 @@ def _of_block(block: Block, graph: Graph, first: Plan, second: Plan) -> list[Cha
     return changes
 
 
-# -- showing ------------------------------------------------------------------------------------------
-
-
-def show_diff(found: PlanDiff, console: Console, names: tuple[str, str]) -> None:
+def show(diff: PlanDiff, console: Console) -> None:
     """Print two plans side by side, and what they split differently."""
-    console.print(_figures(found, names))
-    if found.num_different == 0:
-        console.print(f"all {found.num_same:,} operators are split alike")
+    console.print(_figures(diff))
+    if diff.num_different == 0:
+        console.print(f"all {diff.num_same:,} operators are split alike")
         return
     console.print(
-        f"{found.num_different:,} operators are split differently, {found.num_same:,} alike",
+        f"{diff.num_different:,} operators are split differently, {diff.num_same:,} alike",
         highlight=False,
     )
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("operators", *names):
+    for title in ("operators", *diff.names):
         table.add_column(escape(title), overflow="fold")
-    block = ""
-    for change in found.changes:
-        if change.block and change.block != block:
-            block = change.block
+    module = ""
+    for change in diff.changes:
+        if change.module and change.module != module:
+            module = change.module
             times = f"  ×{change.count}" if change.count > 1 else ""
-            table.add_row(f"[bold]{escape(block)}{times}[/]")
-        indent = "  " if change.block else ""
+            table.add_row(f"[bold]{escape(module)}{times}[/]")
+        indent = "  " if change.module else ""
         table.add_row(f"{indent}{escape(change.what)}", change.before, change.after)
     console.print(table)
 
 
-def _figures(found: PlanDiff, names: tuple[str, str]) -> Table:
+def _figures(diff: PlanDiff) -> Table:
     table = Table(title="What the plans take", title_justify="left")
     table.add_column("")
-    for name in names:
+    for name in diff.names:
         table.add_column(escape(name), justify="right", overflow="fold")
     table.add_column("", justify="right")
-    for row in _rows(found):
+    for row in _rows(diff):
         table.add_row(*row)
     return table
 
 
-def _rows(found: PlanDiff) -> Iterator[tuple[str, str, str, str]]:
-    first, second = found.first, found.second
+def _rows(diff: PlanDiff) -> Iterator[tuple[str, str, str, str]]:
+    first, second = diff.first, diff.second
     for what, one, other in (
         ("found by", first.algorithm, second.algorithm),
         ("cluster", first.cluster.name, second.cluster.name),
@@ -218,28 +234,28 @@ def _row(
     return what, "-" if a is None else write(a), "-" if b is None else write(b), change
 
 
-def diff_dict(found: PlanDiff) -> dict[str, object]:
+def to_dict(diff: PlanDiff) -> dict[str, object]:
     """Two plans as JSON-ready data."""
     return {
-        "first": _plan(found.first),
-        "second": _plan(found.second),
-        "same": found.num_same,
-        "different": found.num_different,
+        "first": _plan_dict(diff.first),
+        "second": _plan_dict(diff.second),
+        "same": diff.num_same,
+        "different": diff.num_different,
         "changes": [
             {
-                "block": c.block,
+                "block": c.module,
                 "count": c.count,
                 "what": c.what,
                 "nodes": list(c.nodes),
                 "first": c.before,
                 "second": c.after,
             }
-            for c in found.changes
+            for c in diff.changes
         ],
     }
 
 
-def _plan(plan: Plan) -> dict[str, object]:
+def _plan_dict(plan: Plan) -> dict[str, object]:
     if plan.figures is not None:
-        return plan_dict(plan)
+        return plan_tables.to_dict(plan)
     return {"algorithm": plan.algorithm, "cluster": plan.cluster.name, "graph": plan.graph_hash}

@@ -1,11 +1,12 @@
-"""Strategies in words that need no knowledge of index names: what is cut, into how many parts, and between which devices.
+"""Strategies in words, without names of indices: what is cut, in how many parts, between whom.
 
     aten.mm with i i | j j j      batch in 4 over nodes, columns in 8 within a node
     aten.mm with k k k            rows in 8 (sums)
     aten.add with i0 i0 -         batch in 4, 2 copies
     aten.mm with nothing split    every device does all of it
 
-"rows" and "columns" are those of the weight, as it is multiplied; "(sums)" are terms that are added up when their sum is needed.
+"rows" and "columns" are those of the weight, as it is multiplied; "(sums)" are terms that are
+added up when their sum is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from graphwright.describe import Combine, Concat, Soap, Split, node_splits, samp
 from graphwright.ir import Node, Phase, Role, TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import Along, Choice, Keep, Replicate, Sharding, Strategy
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 _IMAGE = ("batch", "channels", "height", "width")
 _SEQUENCE = {2: ("rows", "features"), 3: ("rows", "positions", "features")}
@@ -30,10 +31,10 @@ _MATRIX = ("rows", "columns")
 class Words:
     """Strategies of one graph's nodes on one cluster, in words; each call is analysed once."""
 
-    def __init__(self, site: Site, cluster: Cluster) -> None:
-        self.site, self.cluster = site, cluster
-        self._samples = sample_dims(site.graph)
-        self._images = any("convolution" in node.op for node in site.graph.nodes)
+    def __init__(self, facts: GraphFacts, cluster: Cluster) -> None:
+        self.facts, self.cluster = facts, cluster
+        self._samples = sample_dims(facts.graph)
+        self._images = any("convolution" in node.op for node in facts.graph.nodes)
         self._known: dict[tuple[int, str], str] = {}
 
     def strategy(self, i: int, strategy: Strategy) -> str:
@@ -75,8 +76,8 @@ class Words:
             for axis in axes:
                 ways[choices[axis]] = ways.get(choices[axis], 1) * sizes[axis]
             order = sorted(ways.items(), key=lambda item: isinstance(item[0], Replicate))
-            found = ", ".join(self._factor(i, choice, count) for choice, count in order)
-            parts.append(f"{found}{self._place(level, used)}")
+            factors = ", ".join(self._factor(i, choice, count) for choice, count in order)
+            parts.append(f"{factors}{self._place(level, used)}")
         return "; ".join(parts)
 
     def _place(self, level: int, used: list[int]) -> str:
@@ -103,8 +104,8 @@ class Words:
         """The word for an index of a node."""
         key = (i, index)
         if key not in self._known:
-            node = self.site.graph.nodes[i]
-            split = next((s for s in node_splits(self.site.graph, node) if s.index == index), None)
+            node = self.facts.graph.nodes[i]
+            split = next((s for s in node_splits(self.facts.graph, node) if s.index == index), None)
             self._known[key] = index if split is None else self._word(i, node, split)
         return self._known[key]
 
@@ -116,8 +117,8 @@ class Words:
     def _cut(self, i: int, node: Node, split: Split, reduces: bool) -> str:
         made = next(((o, j.dim) for o, j in enumerate(split.joins) if isinstance(j, Concat)), None)
         if node.phase is Phase.UPDATE and made is not None:
-            return _parameter(self.site.types[i].outputs[made[0]].rank, made[1])
-        if soap(split, node, self.site.graph, self._samples) is Soap.SAMPLE:
+            return _parameter(self.facts.types[i].outputs[made[0]].rank, made[1])
+        if soap(split, node, self.facts.graph, self._samples) is Soap.SAMPLE:
             return "batch"
         weights = [(a, d) for a, d in sorted(split.cut_dims) if self._is_weight(node.inputs[a])]
         if weights and "convolution" in node.op:
@@ -125,15 +126,15 @@ class Words:
         if weights:
             return "rows" if reduces else "columns"
         if made is not None:
-            return self._dim(node.op, self.site.types[i].outputs[made[0]].rank, made[1])
+            return self._dim(node.op, self.facts.types[i].outputs[made[0]].rank, made[1])
         for argument, dim in sorted(split.cut_dims):
-            type = self.site.types[i].inputs[argument]
+            type = self.facts.types[i].inputs[argument]
             if type is not None:
                 return self._dim(node.op, type.rank, dim)
         return split.index
 
     def _dim(self, op: str, rank: int, dim: int) -> str:
-        """The word for a dim of data: of images, of heads where an operator works on them, of sequences."""
+        """The word for a dim of data: of images, of heads, of sequences."""
         if rank > 3 and self._images:
             return _named(_IMAGE, dim)
         if rank == 4 and any(word in op for word in _ON_HEADS):
@@ -144,7 +145,7 @@ class Words:
         """Whether a tensor is a parameter of two dims or more, or a view of one."""
         if name is None:
             return False
-        tensor = self.site.graph.tensors[self.site.root[name]]
+        tensor = self.facts.graph.tensors[self.facts.root[name]]
         return tensor.role is Role.PARAMETER and tensor.type.rank >= 2
 
 

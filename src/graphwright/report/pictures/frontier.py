@@ -1,13 +1,14 @@
-"""A frontier as a picture: time against peak memory, with what it is compared with (TensorOpt, figure 6).
+"""A frontier as a picture: time against peak memory, with baselines (TensorOpt, figure 6).
 
-    time |  x                :            x  a plan; the line between is what a device of that memory can do
+    time |  x                :            x  a plan; the line is what such a device can do
          |   \\___x           :   D        o  the turning point
          |       \\___o_____x_:____x      D  a baseline
          |...................:.........   :  the memory of a device
          +-------------------:--------- memory
 
-An axis is logarithmic where its largest value is `SPREAD` times its smallest or more. Dotted lines are the parts of the time that the
-busiest device computes and the busiest link carries; they overlap, so they need not add up to it.
+An axis is logarithmic where its largest value is `SPREAD` times its smallest or more. Dotted lines
+are the parts of the time that the busiest device computes and the busiest link carries; they
+overlap, so they need not add up to it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def draw_frontier(frontier: Frontier, title: str | None = None) -> Figure:
         axes.plot(
             f.memory / size, f.time / scale, linestyle="none", marker=MARKERS[at % len(MARKERS)],
             markersize=10, markerfacecolor="none", markeredgewidth=1.8,
-            markeredgecolor=HUES[1 + at % (len(HUES) - 1)], zorder=4, label=_say(name, f), clip_on=False,
+            markeredgecolor=HUES[1 + at % (len(HUES) - 1)], zorder=4,
+            label=_say(name, f), clip_on=False,
         )  # fmt: skip
     _draw_parts(axes, plans, size, scale)
     if near:
@@ -98,7 +100,7 @@ def _title(frontier: Frontier) -> str:
 
 
 def _where(plans: tuple[Plan, ...], far: str) -> str:
-    """Where the picture comes from: the algorithms of the plans, their seed, the machine and the graph."""
+    """Where the picture comes from: algorithms, seed, machine and graph."""
     first = plans[0]
     algorithms = ", ".join(dict.fromkeys(plan.algorithm for plan in plans))
     seeds = {plan.seed for plan in plans}
@@ -151,7 +153,7 @@ def _draw_line(axes: Axes, plans: list[Figures], size: float, scale: float) -> N
 
 
 def _draw_parts(axes: Axes, plans: list[Figures], size: float, scale: float) -> None:
-    """Computation and communication of the frontier's plans, where they are known and not far below."""
+    """Computation and communication of the plans, where they are known and not far below."""
     x = [f.memory / size for f in plans]
     parts = (
         ("computing, busiest device", [f.compute_time for f in plans], HUES[2]),
@@ -175,7 +177,8 @@ def _draw_turning_point(axes: Axes, frontier: Frontier, size: float, scale: floa
         return
     f = _figures(frontier.turning_point())
     axes.plot(
-        f.memory / size, f.time / scale, linestyle="none", marker="o", markersize=13, markeredgewidth=1.8,
+        f.memory / size, f.time / scale, linestyle="none", marker="o", markersize=13,
+        markeredgewidth=1.8,
         markerfacecolor="none", markeredgecolor=INK, zorder=5, label=_say("turning point", f),
     )  # fmt: skip
 

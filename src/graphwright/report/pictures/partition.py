@@ -1,4 +1,4 @@
-"""A partition as a picture: which device owns which tile of every weight and activation (Tofu, figure 11).
+"""A partition as a picture: which device has which tile of every tensor (Tofu, figure 11).
 
                layer1.0          layer1.1 to 2   x2
     weights    +--+--+  +-----+  +--+--+            tiles in the colour of the device that has them;
@@ -8,8 +8,9 @@
                +--+--+  +-----+  +--+--+
     data       batch down, channel across
 
-Weights have their output channels down and their input channels across. A dim that is split takes the place of one that is not, so
-that every cut is seen; what is cut along a third dim is said in words. Sizes grow with the logarithm of the bytes.
+Weights have their output channels down and their input channels across. A dim that is split takes
+the place of one that is not, so that every cut is seen; what is cut along a third dim is said in
+words. Sizes grow with the logarithm of the bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from graphwright.ir import Graph
 from graphwright.plans import Plan, boxes
-from graphwright.report.pictures.partition_tensors import Block, Part, Run, find_runs
+from graphwright.report.pictures.partition_tensors import DrawnLayer, DrawnTensor, Run, find_runs
 from graphwright.report.pictures.style import (
     FAINT,
     GREY,
@@ -69,7 +70,8 @@ def plot_partition(
 ) -> None:
     """Draw how a plan cuts weights and activations into a .png or .svg file.
 
-    Repeated blocks are drawn once. Of more than `num` weights those of the largest blocks are shown.
+    Repeated blocks are drawn once. Of more than `num` weights those of the largest blocks are
+    shown.
     """
     path = check_suffix(path)
     save_figure(draw_partition(graph, plan, num=num, title=title), path)
@@ -77,8 +79,8 @@ def plot_partition(
 
 def draw_partition(graph: Graph, plan: Plan, *, num: int = 36, title: str | None = None) -> Figure:
     """The picture as a Matplotlib figure."""
-    found = find_runs(graph, plan)
-    runs = _largest(found, num)
+    every = find_runs(graph, plan)
+    runs = _largest(every, num)
     lines = _lines(runs)
     width = max([_width(line) for line in lines], default=COLUMN * 4)
     width, height = max(width, 6.0), LINE * max(1, len(lines))
@@ -94,7 +96,7 @@ def draw_partition(graph: Graph, plan: Plan, *, num: int = 36, title: str | None
         _draw_line(axes, line, at * LINE, colours, sizes)
     add_title(axes, title or f"Who has what: {plan.algorithm} on {plan.cluster.name}", pad=28)
     _add_legend(axes, colours)
-    shown, there = (sum(len(run.blocks) for run in some) for some in (runs, found))
+    shown, there = (sum(len(run.layers) for run in some) for some in (runs, every))
     left_out = (
         f"{shown} of {there} weights shown, those of the largest blocks" if shown < there else ""
     )
@@ -113,11 +115,11 @@ def device_colours(count: int) -> list[Colour]:
     return [hls_to_rgb(d / count, shades[d % 3], 0.55) for d in range(count)]
 
 
-def tiles(part: Part) -> tuple[tuple[int, int], list[Tile], str]:
-    """The two dims to draw, down and across; the tiles along them; what is cut along further dims, in words."""
-    shape, sharding = part.type.shape, part.sharding
+def tiles(tensor: DrawnTensor) -> tuple[tuple[int, int], list[Tile], str]:
+    """The dims to draw, down and across; the tiles along them; cuts along other dims, in words."""
+    shape, sharding = tensor.type.shape, tensor.sharding
     split = [dim for dim in range(len(shape)) if sharding.ways(dim) > 1]
-    down, across = _usual_dims(part)
+    down, across = _usual_dims(tensor)
     for dim in split:
         if dim in (down, across):
             continue
@@ -126,7 +128,7 @@ def tiles(part: Part) -> tuple[tuple[int, int], list[Tile], str]:
         elif down not in split:
             down = dim
     down, across = min(down, across), max(down, across)
-    more = [f"{part.names[d]} ÷{sharding.ways(d)}" for d in split if d not in (down, across)]
+    more = [f"{tensor.names[d]} ÷{sharding.ways(d)}" for d in split if d not in (down, across)]
     if sharding.is_partial:
         more.append("terms of a sum")
     owners: dict[tuple[int, int, int, int], list[int]] = {}
@@ -135,62 +137,63 @@ def tiles(part: Part) -> tuple[tuple[int, int], list[Tile], str]:
         corner = (*box[down], *box[across]) if down != across else (0, 1, *box[across])
         owners.setdefault(corner, []).append(device)
     high, wide = (shape[down] if down != across else 1), shape[across]
-    found = [
+    cut = [
         Tile(top / high, left / wide, bottom / high, right / wide, tuple(sorted(devices)))
         for (top, bottom, left, right), devices in owners.items()
         if bottom > top and right > left
     ]
-    return (down, across), found, ", ".join(more)
+    return (down, across), cut, ", ".join(more)
 
 
-def _usual_dims(part: Part) -> tuple[int, int]:
+def _usual_dims(tensor: DrawnTensor) -> tuple[int, int]:
     """Batch and channel of an activation, output and input channel of a weight."""
-    rank = part.type.rank
+    rank = tensor.type.rank
     if rank < 2:
         return 0, 0
-    return (0, rank - 1) if part.names[-1] == "channel" else (0, 1)
+    return (0, rank - 1) if tensor.names[-1] == "channel" else (0, 1)
 
 
 def _largest(runs: tuple[Run, ...], num: int) -> tuple[Run, ...]:
     """Runs of no more than `num` weights together, the largest, in their order."""
     order = sorted(
-        range(len(runs)), key=lambda r: -sum(b.weight.type.nbytes for b in runs[r].blocks)
+        range(len(runs)), key=lambda r: -sum(b.weight.type.nbytes for b in runs[r].layers)
     )
     kept: list[int] = []
     room = num
     for at in order:
-        if len(runs[at].blocks) <= room or not kept:
+        if len(runs[at].layers) <= room or not kept:
             kept.append(at)
-            room -= len(runs[at].blocks)
+            room -= len(runs[at].layers)
     return tuple(runs[at] for at in sorted(kept))
 
 
 def _lines(runs: tuple[Run, ...]) -> list[list[Run]]:
     """The runs in lines of about equal length."""
-    total = sum(len(run.blocks) for run in runs)
+    total = sum(len(run.layers) for run in runs)
     aim = ceil(total / max(1, ceil(total / ACROSS)))
     lines: list[list[Run]] = []
     used = 0
     for run in runs:
-        for start in range(0, len(run.blocks), ACROSS):
-            part = Run(run.path, run.last, run.count, run.blocks[start : start + ACROSS])
-            if not lines or used + len(part.blocks) > aim + 1:
+        for start in range(0, len(run.layers), ACROSS):
+            part = Run(run.path, run.last, run.count, run.layers[start : start + ACROSS])
+            if not lines or used + len(part.layers) > aim + 1:
                 lines.append([])
                 used = 0
             lines[-1].append(part)
-            used += len(part.blocks)
+            used += len(part.layers)
     return lines
 
 
 def _width(line: list[Run]) -> float:
-    return sum(len(run.blocks) for run in line) * (COLUMN + GAP) + RUN_GAP * len(line)
+    return sum(len(run.layers) for run in line) * (COLUMN + GAP) + RUN_GAP * len(line)
 
 
 def _sizes(runs: tuple[Run, ...]) -> tuple[float, float]:
     """The logarithms of the smallest and the largest tensor's bytes."""
-    parts = [p for run in runs for b in run.blocks for p in (b.weight, b.data) if p is not None]
-    found = [log(max(1, part.type.nbytes)) for part in parts] or [0.0]
-    return min(found), max(found)
+    layers = [layer for run in runs for layer in run.layers]
+    tensors = [t for layer in layers for t in (layer.weight, layer.data) if t is not None]
+    sizes = [log(max(1, tensor.type.nbytes)) for tensor in tensors] or [0.0]
+    return min(sizes), max(sizes)
 
 
 def _draw_line(
@@ -205,14 +208,14 @@ def _draw_line(
         )  # fmt: skip
     x = 0.0
     for run in line:
-        width = len(run.blocks) * (COLUMN + GAP)
+        width = len(run.layers) * (COLUMN + GAP)
         box = FancyBboxPatch(
             (x - 0.05, top + 0.05), width + 0.1, LINE - 0.15,
             boxstyle="round,pad=0,rounding_size=0.06", linewidth=0.7, edgecolor="#c8c8c8",
             facecolor="#fafafa" if run.count == 1 else "#f1f5f9", zorder=0,
         )  # fmt: skip
         axes.add_patch(box)
-        narrow = run.count == 1 and len(run.blocks) == 1
+        narrow = run.count == 1 and len(run.layers) == 1
         axes.text(
             x + 0.05,
             top + 0.22,
@@ -226,15 +229,15 @@ def _draw_line(
                 x + width, top + 0.22, f"×{run.count}",
                 fontsize=11, ha="right", va="center", fontweight="bold", color=INK,
             )  # fmt: skip
-        for block in run.blocks:
-            _draw_block(axes, block, x + (COLUMN + GAP) / 2, top, colours, sizes)
+        for layer in run.layers:
+            _draw_layer(axes, layer, x + (COLUMN + GAP) / 2, top, colours, sizes)
             x += COLUMN + GAP
         x += RUN_GAP
 
 
-def _draw_block(
+def _draw_layer(
     axes: Axes,
-    block: Block,
+    layer: DrawnLayer,
     middle: float,
     top: float,
     colours: list[Colour],
@@ -243,30 +246,35 @@ def _draw_block(
     axes.text(
         middle,
         top + 0.46,
-        _short(block.name, 22),
+        _short(layer.name, 22),
         fontsize=6.5,
         ha="center",
         va="center",
         color=GREY,
     )
-    for row, part in enumerate((block.weight, block.data)):
-        if part is not None:
-            _draw_part(axes, part, middle, top + HEAD + (row + 0.46) * ROW, colours, sizes)
+    for row, tensor in enumerate((layer.weight, layer.data)):
+        if tensor is not None:
+            _draw_tensor(axes, tensor, middle, top + HEAD + (row + 0.46) * ROW, colours, sizes)
 
 
-def _draw_part(
-    axes: Axes, part: Part, x: float, y: float, colours: list[Colour], sizes: tuple[float, float]
+def _draw_tensor(
+    axes: Axes,
+    tensor: DrawnTensor,
+    x: float,
+    y: float,
+    colours: list[Colour],
+    sizes: tuple[float, float],
 ) -> None:
     """A tensor as a rectangle around (x, y), its dims written at its sides."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Rectangle
 
-    (down, across), found, more = tiles(part)
-    width, height = _sides(part, down, across, sizes)
+    (down, across), cut, more = tiles(tensor)
+    width, height = _sides(tensor, down, across, sizes)
     left, top = x - width / 2 + 0.06, y - height / 2
     shapes: list[Polygon] = []
     fills: list[Colour] = []
-    for tile in found:
+    for tile in cut:
         rectangle = (
             left + tile.left * width,
             top + tile.top * height,
@@ -282,30 +290,33 @@ def _draw_part(
     # a hair's breadth over the edge, so that no light is seen between stripes
     fill = PolyCollection(shapes, facecolors=fills, edgecolors="face", linewidths=0.25)
     axes.add_collection(fill, autolim=False)
-    edge = 0.9 if len(found) <= 8 else 0.5 if len(found) <= 64 else 0.2
-    for tile in found:
+    edge = 0.9 if len(cut) <= 8 else 0.5 if len(cut) <= 64 else 0.2
+    for tile in cut:
         corner = (left + tile.left * width, top + tile.top * height)
         size = ((tile.right - tile.left) * width, (tile.bottom - tile.top) * height)
         axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor="white", linewidth=edge))
     axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.9))
-    shape = part.type.shape
+    shape = tensor.type.shape
     if down != across:
         axes.text(
-            left - 0.04, y, f"{part.names[down]} {shape[down]}",
+            left - 0.04, y, f"{tensor.names[down]} {shape[down]}",
             rotation=90, ha="right", va="center", fontsize=6, color=INK,
         )  # fmt: skip
     axes.text(
-        x + 0.06, top + height + 0.03, f"{part.names[across]} {shape[across]}" + (f"\n{more}" if more else ""),
+        x + 0.06, top + height + 0.03,
+        f"{tensor.names[across]} {shape[across]}" + (f"\n{more}" if more else ""),
         ha="center", va="top", fontsize=6, color=INK, linespacing=1.1,
     )  # fmt: skip
 
 
-def _sides(part: Part, down: int, across: int, sizes: tuple[float, float]) -> tuple[float, float]:
+def _sides(
+    tensor: DrawnTensor, down: int, across: int, sizes: tuple[float, float]
+) -> tuple[float, float]:
     """Width and height: the area by the bytes, the proportions roughly the tensor's."""
     low, high = sizes
-    share = (log(max(1, part.type.nbytes)) - low) / ((high - low) or 1.0)
+    share = (log(max(1, tensor.type.nbytes)) - low) / ((high - low) or 1.0)
     side = 0.55 + 0.4 * share
-    shape = part.type.shape
+    shape = tensor.type.shape
     ratio = 1.0 if down == across else (max(1, shape[across]) / max(1, shape[down])) ** 0.1
     ratio = min(1.25, max(0.8, ratio))
     return side * ratio**0.5, side / ratio**0.5
@@ -320,13 +331,16 @@ def _stripes(rectangle: Rectangular, owners: int) -> list[Polygon]:
     length = width + height
     count = owners * max(2, round(length / (owners * STRIPE)))
     return [
-        [(left + x, top + y) for x, y in _between(width, height, at * length / count, (at + 1) * length / count)]
+        [
+            (left + x, top + y)
+            for x, y in _between(width, height, at * length / count, (at + 1) * length / count)
+        ]
         for at in range(count)
     ]  # fmt: skip
 
 
 def _between(width: float, height: float, begin: float, end: float) -> Polygon:
-    """The part of a rectangle at the origin that lies between the lines x + y = begin and x + y = end."""
+    """What of a rectangle at the origin lies between the lines x + y = begin and x + y = end."""
     first, second = _ends(width, height, begin), _ends(width, height, end)
     over = [(width, 0.0)] if begin < width < end else []
     under = [(0.0, height)] if begin < height < end else []
@@ -334,7 +348,7 @@ def _between(width: float, height: float, begin: float, end: float) -> Polygon:
 
 
 def _ends(width: float, height: float, at: float) -> Polygon:
-    """Where the line x + y = at meets the rectangle: at its top or right, and at its left or bottom."""
+    """Where the line x + y = at meets the rectangle: top or right, and left or bottom."""
     return [(min(at, width), max(0.0, at - width)), (max(0.0, at - height), min(at, height))]
 
 

@@ -1,10 +1,11 @@
-"""The tensors that a picture of a partition shows: each weight, and what its operator reads beside it.
+"""The tensors that a picture of a partition shows: each weight, and what is read beside it.
 
-    layer3.0.conv2   weight [2560, 2560, 3, 3]   data [8, 2560, 28, 28]      Block, of the run layer3.0
-    layer3.1.conv2   ...the same, and so are its neighbours in layer3.1      Run of 35: layer3.1 to layer3.35
+    layer3.0.conv2   weight [2560, 2560, 3, 3]   data [8, 2560, 28, 28]   a layer of run layer3.0
+    layer3.1.conv2   ...the same, and so are its neighbours in layer3.1   run of 35: layer3.1 to 35
 
-A module's path is cut behind its first number: what is before is the run's, what follows is the block's name in it. Numbers that follow
-one another are one run while all their blocks have equal shapes and equal shardings.
+A module's path is cut behind its first number: what is before is the run's, what follows is the
+layer's name in it. Numbers that follow one another are one run while all their layers have equal
+shapes and equal shardings.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from dataclasses import dataclass
 from graphwright.ir import Graph, Node, Phase, Role, TensorType
 from graphwright.plans import Plan, Sharding
 from graphwright.report.explain import follows, split_path
+from graphwright.rewrite import graph_of_plan
 from graphwright.simulate import CostModel
-from graphwright.tasks import Expansion, Site
+from graphwright.tasks import Expansion, GraphFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DrawnTensor:
     """A tensor and where its pieces are; `names` are those of its dims."""
 
     type: TensorType
@@ -29,22 +31,22 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A weight and what the operator that takes it reads; None where that is nothing but weights."""
+class DrawnLayer:
+    """A weight and what its operator reads beside it; None where that is nothing but weights."""
 
     name: str
-    weight: Part
-    data: Part | None
+    weight: DrawnTensor
+    data: DrawnTensor | None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Blocks that are repeated `count` times; `path` is that of the first module, `last` that of the last."""
+    """Layers that are repeated `count` times, from the module `path` to the module `last`."""
 
     path: str
     last: str
     count: int
-    blocks: tuple[Block, ...]
+    layers: tuple[DrawnLayer, ...]
 
     @property
     def title(self) -> str:
@@ -56,69 +58,72 @@ class Run:
 
 def find_runs(graph: Graph, plan: Plan) -> tuple[Run, ...]:
     """All runs of a graph under a plan, in the order in which the forward pass takes the weights."""
-    expansion = Expansion(Site(graph), plan, CostModel())
+    graph = graph_of_plan(graph, plan)
+    expansion = Expansion(GraphFacts(graph), plan, CostModel())
     runs: list[Run] = []
-    for path, blocks in _units(graph, expansion):
+    for path, layers in _units(graph, expansion):
         before = runs[-1] if runs else None
-        if before is not None and follows(before.last, path) and before.blocks == blocks:
-            runs[-1] = Run(before.path, path, before.count + 1, blocks)
+        if before is not None and follows(before.last, path) and before.layers == layers:
+            runs[-1] = Run(before.path, path, before.count + 1, layers)
         else:
-            runs.append(Run(path, path, 1, blocks))
+            runs.append(Run(path, path, 1, layers))
     return tuple(runs)
 
 
-def _units(graph: Graph, expansion: Expansion) -> Iterator[tuple[str, tuple[Block, ...]]]:
-    """The blocks by the path that they share up to their first number."""
-    found: dict[str, list[Block]] = {}
-    for weight, node, argument, turned in _weights(graph, expansion.site):
+def _units(graph: Graph, expansion: Expansion) -> Iterator[tuple[str, tuple[DrawnLayer, ...]]]:
+    """The layers by the path that they share up to their first number."""
+    by_path: dict[str, list[DrawnLayer]] = {}
+    for weight, node, argument, turned in _weights(graph, expansion.facts):
         module = weight.rpartition(".")[0] or weight
         path, name = split_path(module)
-        found.setdefault(path, []).append(
-            Block(
+        by_path.setdefault(path, []).append(
+            DrawnLayer(
                 name,
                 _weight(graph, expansion, weight, node, turned),
                 _data(graph, expansion, node, argument),
             )
         )
-    for path, blocks in found.items():
-        yield path, tuple(blocks)
+    for path, layers in by_path.items():
+        yield path, tuple(layers)
 
 
-def _weights(graph: Graph, site: Site) -> Iterator[tuple[str, Node, int, bool]]:
-    """Every weight of two dims or more, the operator that takes it, as which argument, and whether it was transposed on the way.
+def _weights(graph: Graph, facts: GraphFacts) -> Iterator[tuple[str, Node, int, bool]]:
+    """Every weight of two dims or more: who takes it, as which argument, whether transposed.
 
     In an unrolled recurrence it is the operator of the middle step: the first one reads zeros.
     """
-    found: list[tuple[int, str, int, bool]] = []
+    uses: list[tuple[int, str, int, bool]] = []
     for name in graph.inputs:
         tensor = graph.tensors[name]
         if tensor.role is not Role.PARAMETER or tensor.type.rank < 2:
             continue
-        readers = list(_readers(graph, site, name, turned=False))
+        readers = list(_readers(graph, facts, name, turned=False))
         if readers:
             alike = [r for r in readers if graph.nodes[r[0]].op == graph.nodes[readers[0][0]].op]
             position, argument, turned = alike[len(alike) // 2]
-            found.append((position, name, argument, turned))
-    for position, name, argument, turned in sorted(found):
+            uses.append((position, name, argument, turned))
+    for position, name, argument, turned in sorted(uses):
         yield name, graph.nodes[position], argument, turned
 
 
 def _readers(
-    graph: Graph, site: Site, name: str, *, turned: bool
+    graph: Graph, facts: GraphFacts, name: str, *, turned: bool
 ) -> Iterator[tuple[int, int, bool]]:
     """The forward operators that compute with a tensor, behind any views of it."""
-    for position, argument in site.readers[name]:
+    for position, argument in facts.readers[name]:
         node = graph.nodes[position]
         if node.phase is not Phase.FORWARD:
             continue
-        if site.is_view[position]:
+        if facts.is_view[position]:
             for view in node.outputs:
-                yield from _readers(graph, site, view, turned=turned != (node.op == "aten.permute"))
+                yield from _readers(
+                    graph, facts, view, turned=turned != (node.op == "aten.permute")
+                )
         else:
             yield position, argument, turned
 
 
-def _weight(graph: Graph, expansion: Expansion, name: str, node: Node, turned: bool) -> Part:
+def _weight(graph: Graph, expansion: Expansion, name: str, node: Node, turned: bool) -> DrawnTensor:
     type = graph.tensors[name].type
     if "embedding" in node.op:
         names: tuple[str, ...] = ("word", "channel")
@@ -128,10 +133,10 @@ def _weight(graph: Graph, expansion: Expansion, name: str, node: Node, turned: b
         names = ("out", "in") if turned else ("in", "out")
     else:
         names = ()
-    return Part(type, expansion.source(name), _named(names, type))
+    return DrawnTensor(type, expansion.source(name), _named(names, type))
 
 
-def _data(graph: Graph, expansion: Expansion, node: Node, weight: int) -> Part | None:
+def _data(graph: Graph, expansion: Expansion, node: Node, weight: int) -> DrawnTensor | None:
     """The largest of an operator's other arguments that are no weights."""
     others = [
         name
@@ -150,7 +155,7 @@ def _data(graph: Graph, expansion: Expansion, node: Node, weight: int) -> Part |
     elif type.rank == 2:
         second = "position" if "embedding" in node.op else "channel"
         names = (_rows(graph, type.shape[0]), second)
-    return Part(type, expansion.source(name), _named(names, type))
+    return DrawnTensor(type, expansion.source(name), _named(names, type))
 
 
 def _rows(graph: Graph, size: int) -> str:

@@ -1,4 +1,4 @@
-"""One way to draw whatever a stage returned: a frontier, a profile, a timeline, or who has what of a graph under a plan."""
+"""One way to draw whatever a stage returned; of a plan, who has what of its graph."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from graphwright.errors import InvalidOption
 from graphwright.ir import Graph
 from graphwright.partition import Profile
 from graphwright.plans import Frontier, Plan
+from graphwright.report.pictures.calibration import plot_calibration
 from graphwright.report.pictures.frontier import plot_frontier
 from graphwright.report.pictures.partition import plot_partition
 from graphwright.report.pictures.profile import plot_profile
 from graphwright.report.pictures.style import check_suffix
-from graphwright.simulate import Timeline
+from graphwright.simulate import Calibration, Timeline
 
 
 def plot(
-    result: Frontier | Profile | Timeline | tuple[Graph, Plan],
+    result: Calibration | Frontier | Profile | Timeline | tuple[Graph, Plan],
     path: str | Path,
     *,
     title: str | None = None,
@@ -28,6 +29,8 @@ def plot(
     """
     path = check_suffix(path)
     match result:
+        case Calibration():
+            plot_calibration(result, path)
         case Frontier():
             plot_frontier(result, path, title)
         case Profile():
@@ -41,7 +44,8 @@ def plot(
             raise InvalidOption("a plan alone does not know its tensors; draw (graph, plan)")
         case _:
             raise InvalidOption(
-                f"{type(result).__name__} has no picture; draw a Frontier, a Profile, a Timeline, or (graph, plan)"
+                f"{type(result).__name__} has no picture; draw a Frontier, a Profile, a Timeline, "
+                "a Calibration, or (graph, plan)"
             )
 
 

@@ -1,4 +1,4 @@
-"""A profile as a picture: the least time for each number of devices (TensorOpt, figure 8), and the memory that it takes.
+"""A profile as a picture: the least time for each number of devices (TensorOpt, figure 8).
 
     time   | x                         x  the fastest plan that fits
            |  `x.                      .  ideal: as many times faster as there are devices more
@@ -6,7 +6,8 @@
     memory | x___x___x___x----x        -  the memory of a device
            +---1---2---4---8---16-- devices
 
-The ideal line starts at the smallest number of devices that a plan fits on. Where rows have a cost, a third panel shows it.
+The ideal line starts at the smallest number of devices that a plan fits on. Where rows have a cost,
+a third panel shows it.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ MARKERS = "osD^vPX"
 
 
 class ProfileRow(Protocol):
-    """The best plan for so many devices; `time` and `memory` are None where none fits, `cost` where nothing has a price.
+    """The best plan for so many devices; `time` and `memory` are None where none fits.
 
-    `cost` is that of one step, in whatever currency the devices are paid.
+    `cost` is that of one step, in whatever currency the devices are paid, None without a price.
     """
 
     @property
@@ -70,7 +71,8 @@ def plot_profile(
 ) -> None:
     """Draw time and memory against the number of devices into a .png or .svg file.
 
-    `rows` may be several profiles by name, to compare. `memory_limit` is what a device has; `caption` names the machine, model and seed.
+    `rows` may be several profiles by name, to compare. `memory_limit` is what a device has;
+    `caption` names the machine, model and seed.
     """
     path = check_suffix(path)
     save_figure(draw_profile(rows, title=title, memory_limit=memory_limit, caption=caption), path)
@@ -85,8 +87,8 @@ def draw_profile(
 ) -> Figure:
     """The picture as a Matplotlib figure."""
     named = dict(rows) if isinstance(rows, Mapping) else {"": rows}
-    series = {name: sorted(found, key=lambda r: r.num_devices) for name, found in named.items()}
-    everything = [row for found in series.values() for row in found]
+    series = {name: sorted(some, key=lambda r: r.num_devices) for name, some in named.items()}
+    everything = [row for some in series.values() for row in some]
     if not everything:
         raise InvalidMeasurement(
             "a profile without rows cannot be drawn; profile one device count or more"
@@ -111,7 +113,7 @@ def draw_profile(
 
 
 def _title(series: Mapping[str, Sequence[ProfileRow]]) -> str:
-    rows = [row for found in series.values() for row in found]
+    rows = [row for some in series.values() for row in some]
     times = [(row.time, row.num_devices) for row in rows if row.time is not None]
     if not times:
         return "No plan fits on any number of devices"
@@ -184,7 +186,8 @@ def _draw_cost(axes: Axes, series: Mapping[str, Sequence[ProfileRow]]) -> None:
 
 def _line(axes: Axes, at: int, counts: list[int], values: list[float], label: str) -> None:
     axes.plot(
-        counts, values, color=HUES[at % len(HUES)], marker=MARKERS[at % len(MARKERS)], markersize=5.5,
+        counts, values, color=HUES[at % len(HUES)], marker=MARKERS[at % len(MARKERS)],
+        markersize=5.5,
         linewidth=1.6, label=label or None, zorder=3,
     )  # fmt: skip
 
@@ -212,6 +215,7 @@ def _mark_missing(axes: Axes, series: Mapping[str, Sequence[ProfileRow]]) -> Non
         counts = [row.num_devices for row in rows if row.time is None]
         if counts:
             axes.plot(
-                counts, [0.04 + 0.05 * at] * len(counts), linestyle="none", marker="x", markersize=5,
+                counts, [0.04 + 0.05 * at] * len(counts), linestyle="none", marker="x",
+                markersize=5,
                 color=HUES[at % len(HUES)], transform=axes.get_xaxis_transform(), clip_on=False,
             )  # fmt: skip

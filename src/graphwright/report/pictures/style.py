@@ -1,4 +1,4 @@
-"""What the pictures share: files of two kinds, colours, plain axes, and the line that says where a picture comes from."""
+"""What the pictures share: files of two kinds, colours, plain axes, captions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HUES = (
 
 
 def check_suffix(path: str | Path) -> Path:
-    """The path of a picture; refused, before anything is drawn, unless its name ends in .png or .svg."""
+    """The path of a picture; refused before anything is drawn unless it ends in .png or .svg."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise GraphFileError(f"{path}: the name of a picture has to end in {' or '.join(SUFFIXES)}")
@@ -91,7 +91,7 @@ def byte_unit(count: float) -> tuple[float, str]:
 
 
 def plain_ticks(axes: Axes, which: str) -> None:
-    """Write the ticks of a logarithmic axis as plain numbers, and those of 2 and 5 too where a power of ten says too little."""
+    """Write ticks of a logarithmic axis as plain numbers, on a short one those of 2 and 5 too."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -11,7 +11,7 @@ from graphwright import zoo
 from graphwright.errors import PlanMismatch
 from graphwright.partition import data_parallel, replicate
 from graphwright.plans import Figures
-from graphwright.report import diff_dict, diff_plans, show_diff
+from graphwright.report import diff_plans, show, to_dict
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +26,16 @@ def both(gpt):
 
 def shown(found):
     console = Console(width=120, record=True, file=StringIO())
-    show_diff(found, console, ("a.json", "b.json"))
+    show(found, console)
     return " ".join(console.export_text().split())
 
 
 def test_with_the_graph_operators_go_by_blocks_in_words(gpt, both):
-    found = diff_plans(*both, gpt)
+    found = diff_plans(*both, gpt, names=("a.json", "b.json"))
     assert found.num_same + found.num_different == len(gpt.nodes)
-    named = {c.block for c in found.changes}
+    named = {c.module for c in found.changes}
     assert "layers.0 to 2" in named
-    change = next(c for c in found.changes if c.block == "layers.0 to 2" and "query" in c.what)
+    change = next(c for c in found.changes if c.module == "layers.0 to 2" and "query" in c.what)
     assert (change.count, change.before, change.after) == (
         3,
         "batch in 4",
@@ -92,7 +92,7 @@ def test_figures_that_are_there_are_kept_and_compared(gpt, both):
 
 def test_as_data(gpt, both):
     for graph in (None, gpt):
-        found = json.loads(json.dumps(diff_dict(diff_plans(*both, graph))))
+        found = json.loads(json.dumps(to_dict(diff_plans(*both, graph))))
         assert found["first"]["algorithm"] == "data"
         assert ("time" in found["first"]) == (graph is not None)
         assert found["changes"][0].keys() == {"block", "count", "what", "nodes", "first", "second"}

@@ -13,9 +13,9 @@ from graphwright.machine import cluster
 from graphwright.partition import data_parallel, layers, replicate
 from graphwright.partition.space.coarsen import coarsen
 from graphwright.plans import figures_of, make_plan
-from graphwright.report import annotated_program, explain_plan, explanation_dict, show_explanation
-from graphwright.report.explain.module_paths import follows, split_path
-from graphwright.report.explain.text import next_best
+from graphwright.report import annotated_program, explain_plan, show, to_dict
+from graphwright.report.explain.lines import next_best
+from graphwright.report.explain.sections import follows, split_path
 from graphwright.simulate import simulate
 
 
@@ -35,12 +35,12 @@ def explained(gpt):
 
 
 def lines_of(found):
-    return [(block, line) for block in found.blocks for line in block.lines]
+    return [(section, line) for section in found.sections for line in section.lines]
 
 
 def shown(found, width=150):
     console = Console(width=width, record=True, file=StringIO())
-    show_explanation(found, console, "model")
+    show(found, console, title="model")
     return console.export_text()
 
 
@@ -51,9 +51,9 @@ def test_every_operator_is_in_one_line(gpt, explained):
 
 
 def test_layers_that_are_alike_are_one_block(explained):
-    blocks = {block.title: block.count for block in explained.blocks}
-    assert any(count > 1 and title.startswith("layers.") for title, count in blocks.items())
-    assert sum(count for title, count in blocks.items() if title.startswith("layers.")) == 4
+    sections = {section.title: section.count for section in explained.sections}
+    assert any(count > 1 and title.startswith("layers.") for title, count in sections.items())
+    assert sum(count for title, count in sections.items() if title.startswith("layers.")) == 4
 
 
 def test_bytes_are_those_that_the_simulation_moves(mlp):
@@ -144,7 +144,7 @@ def test_what_is_printed(explained, width):
 
 
 def test_as_data(gpt, explained):
-    found = json.loads(json.dumps(explanation_dict(explained, gpt)))
+    found = json.loads(json.dumps(to_dict(explained)))
     names = {n for b in found["blocks"] for line in b["lines"] for n in line["nodes"]}
     assert names <= {node.name for node in gpt.nodes}
     assert found["plan"]["time"] == figures_of(explained.plan).time

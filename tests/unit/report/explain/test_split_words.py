@@ -6,22 +6,24 @@ from graphwright import zoo
 from graphwright.machine import cluster
 from graphwright.plans import Mesh, Sharding, Strategy, on_one, whole_mesh
 from graphwright.report.explain.split_words import Words
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 
 
 @pytest.fixture(scope="module")
 def lenet():
-    return Site(zoo.load("lenet", small=True).capture())
+    return GraphFacts(zoo.load("lenet", small=True).capture())
 
 
 @pytest.fixture(scope="module")
 def gpt():
-    return Site(zoo.gpt(2, width=64, heads=2, batch_size=8, sequence=6, vocabulary=11).capture())
+    return GraphFacts(
+        zoo.gpt(2, width=64, heads=2, batch_size=8, sequence=6, vocabulary=11).capture()
+    )
 
 
-def say(site, name, words, on="v100-2x8", mesh=None):
+def say(facts, name, words, on="v100-2x8", mesh=None):
     strategy = Strategy(tuple(words.split()), mesh)
-    return Words(site, cluster(on)).strategy(site.position[name], strategy)
+    return Words(facts, cluster(on)).strategy(facts.position[name], strategy)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +62,14 @@ def test_weights_are_known_behind_their_views_and_batches_behind_reductions(gpt)
 
 
 def test_some_of_the_devices():
-    site = Site(zoo.load("mlp", small=True).capture())
-    words = Words(site, cluster("v100-2x8"))
+    facts = GraphFacts(zoo.load("mlp", small=True).capture())
+    words = Words(facts, cluster("v100-2x8"))
     assert words.strategy(1, on_one(3)) == "all of it on device 3"
     pair = Strategy(("i",), Mesh((4, 5), (2,)))
-    assert words.strategy(site.position["mm"], pair) == "batch in 2 on devices 4 to 5"
+    assert words.strategy(facts.position["mm"], pair) == "batch in 2 on devices 4 to 5"
     apart = Strategy(("-",), Mesh((0, 9), (2,)))
     assert (
-        words.strategy(site.position["mm"], apart) == "every device does all of it on devices 0, 9"
+        words.strategy(facts.position["mm"], apart) == "every device does all of it on devices 0, 9"
     )
 
 

@@ -11,7 +11,7 @@ from graphwright.partition import data_parallel, random_plan, replicate
 from graphwright.plans import Mesh, Sharding, make_plan
 from graphwright.report import plot_partition
 from graphwright.report.pictures.partition import device_colours, draw_partition, tiles
-from graphwright.report.pictures.partition_tensors import Part, find_runs
+from graphwright.report.pictures.partition_tensors import DrawnTensor, find_runs
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MESH = Mesh(tuple(range(8)), (2, 2, 2))
@@ -19,7 +19,7 @@ CONV = ("out", "in", "height", "width")
 
 
 def part(shape, words, names=("batch", "channel"), mesh=MESH):
-    return Part(TensorType(shape, "float32"), Sharding(mesh, tuple(words.split())), names)
+    return DrawnTensor(TensorType(shape, "float32"), Sharding(mesh, tuple(words.split())), names)
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def test_equal_layers_are_one_run(gpt):
         ("positions", 1),
         ("layers.0 to 3", 4),
     ]
-    assert [block.name for block in runs[2].blocks][:2] == ["attention.query", "attention.key"]
-    weight, data = runs[2].blocks[4].weight, runs[2].blocks[4].data
+    assert [layer.name for layer in runs[2].layers][:2] == ["attention.query", "attention.key"]
+    weight, data = runs[2].layers[4].weight, runs[2].layers[4].data
     assert (weight.type.shape, weight.names) == ((256, 64), ("out", "in"))
     assert data is not None
     assert data.sharding.ways(0) == 8
@@ -104,7 +104,7 @@ def test_a_layer_that_is_cut_otherwise_ends_the_run(gpt):
 
 def test_blocks_of_a_residual_network_are_tofus(resnet):
     runs = find_runs(resnet, data_parallel(resnet, cluster("p2.8xlarge")))
-    assert [(run.title, run.count, len(run.blocks)) for run in runs] == [
+    assert [(run.title, run.count, len(run.layers)) for run in runs] == [
         ("conv1", 1, 1),
         ("layer1.0", 1, 4),
         ("layer1.1 to 2", 2, 3),
@@ -116,7 +116,7 @@ def test_blocks_of_a_residual_network_are_tofus(resnet):
         ("layer4.1 to 2", 2, 3),
         ("fc", 1, 1),
     ]
-    weight, data = runs[1].blocks[1].weight, runs[1].blocks[1].data
+    weight, data = runs[1].layers[1].weight, runs[1].layers[1].data
     assert weight.names == CONV
     assert data is not None
     assert data.names == ("batch", "channel", "height", "width")
@@ -126,7 +126,7 @@ def test_an_unrolled_weight_is_there_once():
     graph = zoo.load("rnnlm", small=True).capture()
     runs = find_runs(graph, replicate(graph, cluster("p2.8xlarge")))
     assert [run.title for run in runs] == ["embedding", "cells.0 to 1", "output"]
-    hidden = runs[1].blocks[1]
+    hidden = runs[1].layers[1]
     assert hidden.name == "hidden"
     assert hidden.data is not None
     assert hidden.data.names[0] == "batch"

@@ -1,4 +1,4 @@
-"""What this machine offers: cores, memory, GPUs, PyTorch, measured costs, and the clusters that can be named."""
+"""What this machine offers: cores, memory, GPUs, PyTorch, measured costs, clusters to name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graphwright.machine import (
     Cluster,
     MachineInfo,
     Store,
-    cluster,
     default_path,
     inspect_machine,
     preset_names,
 )
+from graphwright.machine import cluster as find_cluster
 from graphwright.version import __version__
 
 
@@ -33,7 +33,7 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What was found."""
+    """A machine, and clusters to run on."""
 
     machine: MachineInfo
     torch: str
@@ -55,7 +55,7 @@ def diagnose(name: str | None = None) -> Diagnosis:
         torch=torch.__version__,
         torch_devices=(threads, *gpus),
         store=_store(),
-        clusters=tuple(map(cluster, names)),
+        clusters=tuple(map(find_cluster, names)),
     )
 
 
@@ -68,22 +68,22 @@ def _store() -> StoreState:
     return StoreState(path=path, num_compute=compute, num_collective=collective)
 
 
-def diagnosis_dict(found: Diagnosis) -> dict[str, object]:
-    """What was found as JSON-ready data."""
+def to_dict(diagnosis: Diagnosis) -> dict[str, object]:
+    """A diagnosis as JSON-ready data."""
     return {
         "version": __version__,
-        "machine": asdict(found.machine),
-        "torch": found.torch,
-        "torch_devices": list(found.torch_devices),
-        "store": asdict(found.store),
-        "clusters": [_cluster_dict(c) for c in found.clusters],
+        "machine": asdict(diagnosis.machine),
+        "torch": diagnosis.torch,
+        "torch_devices": list(diagnosis.torch_devices),
+        "store": asdict(diagnosis.store),
+        "clusters": [_cluster_dict(c) for c in diagnosis.clusters],
     }
 
 
-def _cluster_dict(found: Cluster) -> dict[str, object]:
+def _cluster_dict(cluster: Cluster) -> dict[str, object]:
     return {
-        "name": found.name,
-        "devices": found.num_devices,
+        "name": cluster.name,
+        "devices": cluster.num_devices,
         "kinds": [
             {
                 "name": kind.name,
@@ -94,48 +94,45 @@ def _cluster_dict(found: Cluster) -> dict[str, object]:
                 "overlaps": kind.overlaps,
                 "rates": dict(kind.rates),
             }
-            for kind, count in found.kinds().items()
+            for kind, count in cluster.kinds().items()
         ],
-        "levels": [asdict(level) for level in found.levels],
-        "links": [asdict(link) for link in found.links],
-        "host": None if found.host is None else asdict(found.host),
-        "price": found.price,
-        "source": found.source,
-        "hash": found.hash,
+        "levels": [asdict(level) for level in cluster.levels],
+        "links": [asdict(link) for link in cluster.links],
+        "host": None if cluster.host is None else asdict(cluster.host),
+        "price": cluster.price,
+        "source": cluster.source,
+        "hash": cluster.hash,
     }
 
 
-# -- as tables ----------------------------------------------------------------------------------------
-
-
-def show_diagnosis(found: Diagnosis, console: Console) -> None:
-    """Print what was found; one cluster in full, several as a list."""
-    console.print(_machine_table(found))
-    if len(found.clusters) == 1:
-        console.print(_cluster_table(found.clusters[0]))
+def show(diagnosis: Diagnosis, console: Console) -> None:
+    """Print a diagnosis; one cluster in full, several as a list."""
+    console.print(_machine_table(diagnosis))
+    if len(diagnosis.clusters) == 1:
+        console.print(_cluster_table(diagnosis.clusters[0]))
     else:
-        console.print(_list_table(found.clusters))
+        console.print(_list_table(diagnosis.clusters))
         console.print(
-            "NAME:4 is four of a cluster's outermost level, local:4 four processes on this machine; "
-            "`graphwright doctor --cluster NAME` shows one in full."
+            "NAME:4 is four of a cluster's outermost level, local:4 four processes on this "
+            "machine; `graphwright doctor --cluster NAME` shows one in full."
         )
-    if found.store.problem is not None:
-        console.print(f"[bold red]measured costs[/]: {found.store.problem}", highlight=False)
+    if diagnosis.store.problem is not None:
+        console.print(f"[bold red]measured costs[/]: {diagnosis.store.problem}", highlight=False)
 
 
-def _machine_table(found: Diagnosis) -> Table:
+def _machine_table(diagnosis: Diagnosis) -> Table:
     table = Table(
         title=f"This machine, Graphwright {__version__}", title_justify="left", show_header=False
     )
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    machine, store = found.machine, found.store
+    machine, store = diagnosis.machine, diagnosis.store
     table.add_row("system", f"{machine.system}, Python {machine.python}")
     table.add_row("processor", f"{machine.processor}, {machine.cores} cores for this process")
     table.add_row("memory", format_bytes(machine.memory))
     gpus = [f"{g.name}, {format_bytes(g.memory)}, driver {g.driver}" for g in machine.gpus]
     table.add_row("GPUs", "\n".join(gpus) or "none that the driver reports")
-    table.add_row("PyTorch", f"{found.torch} on {', '.join(found.torch_devices)}")
+    table.add_row("PyTorch", f"{diagnosis.torch} on {', '.join(diagnosis.torch_devices)}")
     held = f"{store.num_compute:,} of operators, {store.num_collective:,} of collectives"
     table.add_row(
         "measured costs", f"{held if store.problem is None else 'unusable'}, {store.path}"
@@ -149,12 +146,12 @@ def _list_table(clusters: tuple[Cluster, ...]) -> Table:
     table.add_column("devices", overflow="fold")
     table.add_column("memory", justify="right", no_wrap=True)
     table.add_column("links, each way", overflow="fold")
-    for found in clusters:
-        kinds = found.kinds()
-        levels = [f"{_speed(v.bandwidth)} between {v.name}s" for v in found.levels if v.count > 1]
-        links = [f"{len(found.links)} direct"] if found.links else []
+    for cluster in clusters:
+        kinds = cluster.kinds()
+        levels = [f"{_speed(v.bandwidth)} between {v.name}s" for v in cluster.levels if v.count > 1]
+        links = [f"{len(cluster.links)} direct"] if cluster.links else []
         table.add_row(
-            found.name,
+            cluster.name,
             ", ".join(f"{count} x {kind.name}" for kind, count in kinds.items()),
             format_bytes(sum(kind.memory * count for kind, count in kinds.items())),
             ", ".join(levels + links) or "none",
@@ -162,34 +159,35 @@ def _list_table(clusters: tuple[Cluster, ...]) -> Table:
     return table
 
 
-def _cluster_table(found: Cluster) -> Table:
-    table = Table(title=found.name, title_justify="left", show_header=False)
+def _cluster_table(cluster: Cluster) -> Table:
+    table = Table(title=cluster.name, title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for kind, count in found.kinds().items():
+    for kind, count in cluster.kinds().items():
         rates = ", ".join(f"{rate / 1e12:.3g} T/s {dtype}" for dtype, rate in kind.rates.items())
         table.add_row(
             f"{count} x {kind.name}",
-            f"{format_bytes(kind.memory)} at {_speed(kind.bandwidth)}, {kind.launch * 1e6:.3g} µs a launch"
+            f"{format_bytes(kind.memory)} at {_speed(kind.bandwidth)}, "
+            f"{kind.launch * 1e6:.3g} µs a launch"
             f"{'' if kind.overlaps else ', no computing while it sends and receives'}; {rates}",
         )
-    for level in found.levels:
+    for level in cluster.levels:
         how = "one medium for all" if level.shared else "each way"
         table.add_row(
             f"{level.count} x {level.name}",
             f"{_speed(level.bandwidth)} {how}, {level.latency * 1e6:.3g} µs",
         )
-    for link in found.links:
+    for link in cluster.links:
         a, b = link.devices
         table.add_row(f"link {a}-{b}", f"{_speed(link.bandwidth)}, {link.latency * 1e6:.3g} µs")
-    if found.host is not None:
-        host = found.host
+    if cluster.host is not None:
+        host = cluster.host
         table.add_row(
             "host memory", f"{_speed(host.bandwidth)} one way, {_speed(host.duplex)} both ways"
         )
-    if found.price is not None:
-        table.add_row("price", f"{found.price:g} per device and hour")
-    table.add_row("source", found.source or "not said")
+    if cluster.price is not None:
+        table.add_row("price", f"{cluster.price:g} per device and hour")
+    table.add_row("source", cluster.source or "not said")
     return table
 
 

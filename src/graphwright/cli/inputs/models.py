@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from graphwright.ir import Graph
+    from graphwright.plans import Plan
     from graphwright.zoo import Workload
 
 
-def load_graph(name: str, batch_size: int | None, small: bool) -> Graph:
-    """The graph of a name: captured, or read from the file in which it was saved."""
-    if name.endswith((".json", ".json.gz")):
-        from graphwright import ir
+def load_graph(name: str, batch_size: int | None, small: bool, plan: Plan | None = None) -> Graph:
+    """The graph of a name, captured or read from its file; that of a plan if one is given."""
+    from graphwright import ir
+    from graphwright.rewrite import graph_of_plan
 
+    if name.endswith((".json", ".json.gz")):
         if batch_size is not None or small:
             raise typer.BadParameter(
                 f"--batch-size and --small are for models of the zoo, not {name}"
             )
-        return ir.load(name)
-    return load_model(name, batch_size, small).capture()
+        graph = ir.load(name)
+        return graph if plan is None else graph_of_plan(graph, plan)
+    from graphwright.pipeline import prepare
+
+    passes = ir.UNMERGED if plan is None else plan.passes
+    return prepare(load_model(name, batch_size, small), passes)
 
 
 def load_model(name: str, batch_size: int | None, small: bool, device: str = "meta") -> Workload:

@@ -1,6 +1,6 @@
-"""What is known of one operator: its description, the regions it reads, every split and why other indices have none.
+"""What is known of one operator: its description, the regions it reads, every split.
 
-`operator_report` gathers it as plain data (the ``--json`` of ``graphwright describe``), `show_operator` draws it.
+`operator_report` gathers it, with a reason for every index that has no split.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from graphwright.describe import (
 )
 from graphwright.errors import InvalidCall
 from graphwright.ir import Attr, TensorType, parse_type
-from graphwright.report.source import fit, source_of
+from graphwright.report.tables.source import fit, source_of
 
 READING = "0:4 are elements 0 to 3 of a dim, : is all of it"
 PADDING = "; pad n: n elements beyond the edge, 0 unless a value is given"
@@ -47,7 +47,7 @@ PADDING = "; pad n: n elements beyond the edge, 0 unless a value is given"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorReport:
-    """Everything derived from an operator's description for one call."""
+    """What follows from an operator's description for one call; shown in `num_parts` parts."""
 
     op: str
     source: str
@@ -58,17 +58,21 @@ class OperatorReport:
     refused: Mapping[str, str]
     properties: Properties
     cost: Cost
+    num_parts: int
 
 
 def operator_report(
-    op: str, attrs: Mapping[str, Attr] | None = None, types: Types | None = None
+    op: str,
+    attrs: Mapping[str, Attr] | None = None,
+    types: Types | None = None,
+    num_parts: int = 2,
 ) -> OperatorReport:
     """The report for a call; without one, for an example call of the operator."""
     description = require(op)
     if types is None:
         attrs, types = example(op)
     attrs = attrs or {}
-    found = splits(op, attrs, types)
+    ways = splits(op, attrs, types)
     traced = trace(description, attrs, types)
     return OperatorReport(
         op=op,
@@ -76,21 +80,22 @@ def operator_report(
         attrs=attrs,
         types=types,
         trace=traced,
-        splits=found,
-        refused=_refused(op, attrs, types, traced, found),
+        splits=ways,
+        refused=_refused(op, attrs, types, traced, ways),
         properties=properties(op, attrs, types),
         cost=cost(op, attrs, types),
+        num_parts=num_parts,
     )
 
 
 def _refused(
-    op: str, attrs: Mapping[str, Attr], types: Types, traced: Trace, found: tuple[Split, ...]
+    op: str, attrs: Mapping[str, Attr], types: Types, traced: Trace, ways: tuple[Split, ...]
 ) -> dict[str, str]:
-    """A reason for every index without a split: it has none for any sizes, or none for those of this call."""
-    known = {split.index for split in found}
+    """Why an index has no split: there is none for any sizes, or none for those of this call."""
+    known = {split.index for split in ways}
     refused = {r.index: r.reason for r in refusals(op, attrs, types) if r.index not in known}
     for number, output in enumerate(traced.outputs):
-        known |= {v.name for d, v in enumerate(output.variables) if _splits_dim(found, number, d)}
+        known |= {v.name for d, v in enumerate(output.variables) if _splits_dim(ways, number, d)}
     values = traced.environment(attrs, types)
     for variable, extent in traced.extents.items():
         name = variable.name
@@ -103,12 +108,12 @@ def _refused(
     return refused
 
 
-def _splits_dim(found: tuple[Split, ...], output: int, dim: int) -> bool:
-    return any(split.joins[output] == Concat(dim) for split in found)
+def _splits_dim(ways: tuple[Split, ...], output: int, dim: int) -> bool:
+    return any(split.joins[output] == Concat(dim) for split in ways)
 
 
 def example(op: str) -> tuple[Mapping[str, Attr], Types]:
-    """A small call of `op`, kept with the package (made from the property tests by ``make examples``)."""
+    """A small call of `op`, kept with the package; ``make examples`` takes them from tests."""
     calls = _examples()
     if op not in calls:
         raise InvalidCall(
@@ -122,7 +127,7 @@ def example(op: str) -> tuple[Mapping[str, Attr], Types]:
 
 @cache
 def _examples() -> dict[str, tuple[dict[str, Attr], list[str | None], list[str]]]:
-    text = (files("graphwright.report") / "examples.json").read_text()
+    text = (files("graphwright.report.tables") / "examples.json").read_text()
     return {
         op: ({k: _tuples(v) for k, v in call["attrs"].items()}, call["inputs"], call["outputs"])
         for op, call in json.loads(text).items()
@@ -133,10 +138,7 @@ def _tuples(value: Attr | list[Attr]) -> Attr:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-# -- as plain data ------------------------------------------------------------------------------------
-
-
-def operator_dict(report: OperatorReport, num_parts: int = 2) -> dict[str, object]:
+def to_dict(report: OperatorReport) -> dict[str, object]:
     """The report as JSON-ready data."""
     return {
         "op": report.op,
@@ -150,7 +152,7 @@ def operator_dict(report: OperatorReport, num_parts: int = 2) -> dict[str, objec
         "opaque": list(report.properties.opaque),
         "operations": report.cost.operations,
         "bytes": report.cost.bytes,
-        "splits": [_split_dict(split, num_parts) for split in report.splits],
+        "splits": [_split_dict(split, report.num_parts) for split in report.splits],
         "refused": dict(report.refused),
     }
 
@@ -189,7 +191,7 @@ def join_text(join: Join) -> str:
 
 
 def region_text(region: Region, shape: tuple[int, ...]) -> str:
-    """A region, dim by dim: ``:`` is a whole dim, ``pad 1 | 0:6`` its first six elements and one before the edge."""
+    """A region, dim by dim: ``:`` is a whole dim, ``pad 1 | 0:6`` one before the edge and six."""
     return ", ".join(map(_slice_text, region, shape))
 
 
@@ -205,15 +207,12 @@ def _slice_text(piece: Slice, size: int) -> str:
     return " | ".join(text for text in (pads[0], inner, pads[1]) if text) or "nothing"
 
 
-# -- drawn --------------------------------------------------------------------------------------------
-
-
-def show_operator(report: OperatorReport, console: Console, num_parts: int = 2) -> None:
+def show(report: OperatorReport, console: Console) -> None:
     """Print the report."""
     code = Syntax(fit(report.source, console.width - 4), "python")
     console.print(Panel(code, title=report.op))
     console.print(_facts(report))
-    console.print(_split_table(report, num_parts))
+    console.print(_split_table(report))
     for index, reason in report.refused.items():
         console.print(Text.assemble(("  no split along ", "dim"), (index, "bold"), f": {reason}"))
 
@@ -255,9 +254,9 @@ def _fact_rows(report: OperatorReport) -> Iterator[tuple[str, str]]:
     yield "cost", f"{report.cost.operations:,} operations, {report.cost.bytes:,} bytes"
 
 
-def _split_table(report: OperatorReport, num_parts: int) -> Table:
+def _split_table(report: OperatorReport) -> Table:
     table = Table(
-        title=f"Splits, drawn for {num_parts} parts",
+        title=f"Splits, drawn for {report.num_parts} parts",
         title_justify="left",
         caption_justify="left",
     )
@@ -268,7 +267,7 @@ def _split_table(report: OperatorReport, num_parts: int) -> Table:
     table.add_column("joined by", no_wrap=True)
     table.add_column("each part reads (other inputs whole)", overflow="fold")
     for split in report.splits:
-        parts = split.parts(min(num_parts, split.max_parts))
+        parts = split.parts(min(report.num_parts, split.max_parts))
         extent = f"{split.extent}" + (f" by {split.quantum}" if split.quantum > 1 else "")
         joins = "; ".join(dict.fromkeys(map(join_text, split.joins)))
         reads = "\n".join(_part_text(report, split, part) for part in parts)

@@ -1,4 +1,4 @@
-"""A simulated step as tables: how long it takes and why, what every device does, what it has to hold."""
+"""A simulated step as tables: how long it takes and why, what every device does and holds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from graphwright.ir import format_bytes
-from graphwright.plans import CATEGORIES
-from graphwright.simulate import format_seconds, percentages, shares, words
+from graphwright.plans import CATEGORIES, format_seconds
+from graphwright.simulate import percentages, shares, words
 
 if TYPE_CHECKING:
     from graphwright.simulate import Timeline
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROWS = 8
 
 
-def show_timeline(timeline: Timeline, console: Console, title: str) -> None:
+def show(timeline: Timeline, console: Console, title: str) -> None:
     """Print a timeline's figures."""
     console.print(_figures(timeline, title))
     console.print(_devices(timeline))
@@ -66,7 +66,7 @@ def _figures(timeline: Timeline, title: str) -> Table:
 
 
 def _devices(timeline: Timeline) -> Table:
-    """The devices, alike ones in one row, the fullest first where there are too many; categories are as of the peak."""
+    """The devices, alike ones in one row, the fullest first; categories are as of the peak."""
     held = [k for k in range(len(CATEGORIES)) if timeline.memory.at_peak[:, k].any()]
     rows: dict[tuple[str, ...], list[int]] = {}
     for device in range(timeline.num_devices):
@@ -116,7 +116,7 @@ def _device_names(timeline: Timeline, devices: list[int]) -> str:
 
 
 def _times(timeline: Timeline) -> Table:
-    """Where the devices' time goes: by phase, by operator; then the transfers, which may overlap it."""
+    """Where the devices' time goes, by phase and by operator; and transfers, which may overlap."""
     table = Table(title="Where the time goes, summed over the devices", title_justify="left")
     table.add_column("what", style="bold", overflow="fold")
     table.add_column("time", justify="right")

@@ -7,17 +7,16 @@ from rich.console import Console
 
 from graphwright.describe import Slice, Types, require
 from graphwright.ir import TensorType
-from graphwright.report import operator_report, show_graph, show_operator
-from graphwright.report.coverage import GraphCoverage, show_graph_coverage
-from graphwright.report.operator import region_text
-from graphwright.report.source import fit, source_of
+from graphwright.report import Coverage, GraphCoverage, operator_report, show
+from graphwright.report.tables.operator import region_text
+from graphwright.report.tables.source import fit, source_of
 
 TENSOR = TensorType((1, 1), "float32")
 
 
-def shown(show, *arguments) -> str:
+def shown(result) -> str:
     console = Console(file=StringIO(), width=80)
-    show(*arguments, console)
+    show(result, console)
     return console.file.getvalue()
 
 
@@ -40,9 +39,9 @@ def test_regions_never_look_like_negative_indices(piece, text):
 
 
 def test_what_pad_means_is_said_where_it_is_used():
-    output = shown(show_operator, operator_report("aten.constant_pad_nd"))
+    output = shown(operator_report("aten.constant_pad_nd"))
     assert ("pad n: n elements beyond" in output) == ("| pad" in output or "[pad" in output)
-    assert "pad n" not in shown(show_operator, operator_report("aten.mm"))
+    assert "pad n" not in shown(operator_report("aten.mm"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,16 @@ def test_names_are_whole_in_80_columns():
         opaque={"aten.linalg_cholesky_ex": ("cholesky",)},
         random=("aten.bernoulli.p",),
     )
-    output = shown(show_graph_coverage, [row])
+    coverage = Coverage(
+        num_described=1,
+        core=("aten.mm",),
+        core_missing={},
+        lines={"aten.mm": 1},
+        library_lines=1,
+        pytorch_lines=None,
+        zoo=(row,),
+    )
+    output = shown(coverage)
     assert row.model in output
     assert "…" not in output
 
@@ -97,6 +105,6 @@ def test_every_index_has_a_split_or_a_reason():
 def test_the_sum_of_what_training_keeps_is_shown_in_both_units():
     from graphwright import zoo
 
-    output = shown(lambda console: show_graph(zoo.load("vgg16").capture(), console, "vgg16"))
+    output = shown(zoo.load("vgg16").capture())
     weights = 138_357_544 * 4
     assert f"{3 * weights / 1e9:.3g} GB ({3 * weights / 2**30:.1f} GiB)" in output

@@ -8,14 +8,14 @@ import timelines
 from graphwright import zoo
 from graphwright.machine import cluster
 from graphwright.partition import replicate
-from graphwright.report import show_timeline
+from graphwright.report import show
 from graphwright.simulate import simulate
 
 
 def shown(timeline) -> str:
     console = Console(width=140)
     with console.capture() as captured:
-        show_timeline(timeline, console, "mine, one step")
+        show(timeline, console, title="mine, one step")
     return captured.get()
 
 

@@ -1,7 +1,8 @@
 """A description as it was written, so that it can be read alone.
 
-A function that a helper made an operator of (``elementwise("aten.gelu", gelu)``) does not say so in its own text: the
-statement that names the operator is added. Of a loop over many operators, only the line for this one is kept:
+A function that a helper made an operator of (``elementwise("aten.gelu", gelu)``) does not say so in
+its own text: the statement that names the operator is added. Of a loop over many operators, only
+the line for this one is kept:
 
     for _name, _ops in {
         "sum": ["aten.sum", "aten.sum.dim_IntList"],
@@ -20,7 +21,7 @@ from graphwright.describe import Description
 
 
 def source_of(description: Description) -> str:
-    """The text of a description, with the statement that registered it where that stands elsewhere."""
+    """A description's text, with the statement that registered it where that stands elsewhere."""
     text = dedent(description.source).rstrip()
     if any(f'"{name}"' in text for name in _names(description.op)):
         return text
@@ -71,7 +72,7 @@ def _shortened(statement: ast.Expr | ast.For, lines: list[str], at: set[int]) ->
 
 
 def fit(text: str, width: int) -> str:
-    """Code in at most `width` columns; what does not fit is continued further to the right than it began."""
+    """Code in at most `width` columns; what does not fit goes on below, indented."""
     fitted: list[str] = []
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())

@@ -11,14 +11,7 @@ import graphwright as gw
 from graphwright.errors import GraphFileError, InvalidOption
 from graphwright.partition import Profile, Row
 from graphwright.plans import Figures, make_frontier, make_plan
-from graphwright.report import (
-    frontier_dict,
-    plan_dict,
-    profile_dict,
-    show_frontier,
-    show_plan,
-    show_profile,
-)
+from graphwright.report import show, to_dict
 from random_plans import chain
 from timelines import make_cluster, small
 
@@ -42,14 +35,14 @@ def frontier(notes=()):
     return make_frontier(plans, others=others, notes=notes)
 
 
-def text_of(show, *arguments):
+def text_of(result, limit=None):
     console = Console(width=110, record=True, file=StringIO())
-    show(arguments[0], console, *arguments[1:])
+    show(result, console, title="toy", limit=limit)
     return [" ".join(line.split()) for line in console.export_text().splitlines()]
 
 
 def test_a_frontier_marks_what_to_take():
-    lines = text_of(show_frontier, frontier(["one thing was left out"]), "toy", 50_000)
+    lines = text_of(frontier(["one thing was left out"]), 50_000)
     assert lines[0] == "toy: time against memory on 4 devices of toys"
     assert lines[2] == "1 10 kB 9 kB 5 s 4 s 0 B"
     assert lines[3] == "2 20 kB 2 s 0 B fastest within 50 kB, turning point"
@@ -60,19 +53,19 @@ def test_a_frontier_marks_what_to_take():
 
 
 def test_what_is_compared_with_is_set_against_the_fastest_that_fits():
-    lines = text_of(show_frontier, frontier(), "toy", 95_000)
+    lines = text_of(frontier(), 95_000)
     assert "90 kB 4 s 0 B data: 2.11 times as long" in lines
     assert "80 kB 1.9 s 0 B layers: as fast" in lines
 
 
 def test_a_frontier_of_which_nothing_fits_says_so():
-    text = " ".join(text_of(show_frontier, frontier(), "toy", 5_000))
+    text = " ".join(text_of(frontier(), 5_000))
     assert "nothing fits: a plan may take 5 kB of a device, the smallest needs 10 kB" in text
-    assert frontier_dict(frontier(), 5_000)["fastest_that_fits"] is None
+    assert to_dict(frontier(), limit=5_000)["fastest_that_fits"] is None
 
 
 def test_a_frontier_as_data():
-    found = json.loads(json.dumps(frontier_dict(frontier(), 50_000)))
+    found = json.loads(json.dumps(to_dict(frontier(), limit=50_000)))
     assert (found["fastest_that_fits"], found["turning_point"]) == (2, 2)
     assert [p["memory"] for p in found["plans"]] == [10_000, 20_000, 80_000]
     assert found["others"]["data"]["time"] == 4.0
@@ -80,10 +73,10 @@ def test_a_frontier_as_data():
 
 def test_one_plan():
     made = plan(20_000, 2.0, "mcmc", estimate_time=1.5, estimate_memory=18_000)
-    text = " ".join(text_of(show_plan, replace(made, seed=3), "toy"))
+    text = " ".join(text_of(replace(made, seed=3)))
     for words in ("2 s (estimate 1.5 s)", "20 kB of 100 kB", "(estimate 18 kB)", "mcmc, seed 3"):
         assert words in text
-    assert plan_dict(made)["algorithm"] == "mcmc"
+    assert to_dict(made)["algorithm"] == "mcmc"
 
 
 def profile(price=None):
@@ -95,7 +88,7 @@ def profile(price=None):
 
 
 def test_a_profile_says_how_well_more_devices_pay():
-    lines = text_of(show_profile, profile(), "toy")
+    lines = text_of(profile())
     assert "1 - 200 kB does not fit" in lines
     assert "2 4 s 1 100% 90 kB cheapest" in lines
     assert "4 2.5 s 1.6 80% 50 kB fastest" in lines
@@ -104,13 +97,13 @@ def test_a_profile_says_how_well_more_devices_pay():
 
 
 def test_a_profile_with_prices():
-    lines = text_of(show_profile, profile(3600.0), "toy")
+    lines = text_of(profile(3600.0))
     assert "2 4 s 1 100% 90 kB 8 cheapest" in lines
     assert not any("no price" in line for line in lines)
 
 
 def test_a_profile_as_data():
-    rows = json.loads(json.dumps(profile_dict(profile())))["rows"]
+    rows = json.loads(json.dumps(to_dict(profile())))["rows"]
     assert [row["fits"] for row in rows] == [False, True, True]
     assert rows[0]["memory"] == 200_000
 
@@ -129,3 +122,9 @@ def test_what_cannot_be_drawn(tmp_path):
     with pytest.raises(GraphFileError, match=r"has to end in .png or .svg"):
         gw.plot(frontier(), tmp_path / "picture.pdf")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_result_of_a_stage_is_refused():
+    for refuse in (to_dict, show):
+        with pytest.raises(InvalidOption, match="int is no result of a stage"):
+            refuse(3)
