@@ -1,9 +1,8 @@
 """Graphwright: write a model for one device, and work out how to run it on whatever you have.
 
 >>> import graphwright as gw
->>> graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)    # nothing is allocated
->>> gw.splits(graph.nodes[0].op, graph.nodes[0].attrs, gw.types_of(graph, graph.nodes[0]))
->>> plan = gw.plan(graph, "dgx-h100").fastest(memory="40GB")                 # of every worthwhile trade-off
+>>> graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)    # allocates nothing
+>>> plan = gw.plan(graph, "dgx-h100").fastest(memory="40GB")    # one of all worthwhile trade-offs
 >>> gw.simulate(graph, plan).save("timeline.json")
 
 Names are loaded when they are first used, so importing the package is quick and needs no PyTorch.
@@ -17,28 +16,24 @@ from typing import TYPE_CHECKING
 from graphwright.version import __version__
 
 if TYPE_CHECKING:
-    from graphwright.aten.replay import replay
     from graphwright.capture.api import capture
-    from graphwright.describe import reference, splits, types_of
-    from graphwright.describe.registry import describe
+    from graphwright.describe import splits
+    from graphwright.describe.language.registry import describe
     from graphwright.errors import GraphwrightError
-    from graphwright.ir import Graph, load, save, verify
+    from graphwright.ir import Graph, load, save
     from graphwright.machine import cluster
     from graphwright.partition import plan, profile
-    from graphwright.plans import Frontier, Plan, Strategy
-    from graphwright.report.pictures.plot import plot
-    from graphwright.run import check_operator
-    from graphwright.run.compile import compile_step as compile
-    from graphwright.run.processes.launch import launch
+    from graphwright.plans import Frontier, Plan
+    from graphwright.report import plot
+    from graphwright.run import check_operator, compile, launch
     from graphwright.simulate.api import simulate
 
-_WHERE = {
+_PACKAGE_OF = {
     "Frontier": "plans",
     "Graph": "ir",
     "GraphwrightError": "errors",
-    "capture": "capture",
     "Plan": "plans",
-    "Strategy": "plans",
+    "capture": "capture",
     "check_operator": "run",
     "cluster": "machine",
     "compile": "run",
@@ -48,45 +43,17 @@ _WHERE = {
     "plan": "partition",
     "plot": "report",
     "profile": "partition",
-    "reference": "describe",
-    "replay": "capture",
     "save": "ir",
     "simulate": "simulate",
     "splits": "describe",
-    "types_of": "describe",
-    "verify": "ir",
 }
 
-__all__ = [
-    "Frontier",
-    "Graph",
-    "GraphwrightError",
-    "Plan",
-    "Strategy",
-    "__version__",
-    "capture",
-    "check_operator",
-    "cluster",
-    "compile",
-    "describe",
-    "launch",
-    "load",
-    "plan",
-    "plot",
-    "profile",
-    "reference",
-    "replay",
-    "save",
-    "simulate",
-    "splits",
-    "types_of",
-    "verify",
-]
+__all__ = ["__version__", *_PACKAGE_OF]
 
 
 def __getattr__(name: str) -> object:
-    if name in _WHERE:
-        return getattr(import_module(f"graphwright.{_WHERE[name]}"), name)
+    if name in _PACKAGE_OF:
+        return getattr(import_module(f"graphwright.{_PACKAGE_OF[name]}"), name)
     raise AttributeError(f"module 'graphwright' has no attribute {name!r}")
 
 

@@ -1,8 +1,8 @@
-"""Reading and writing whole files so that nobody ever sees half of one.
+"""Read and write whole files atomically.
 
 A file is written under a temporary name in the same folder, flushed to disk and renamed over the
-old one; when anything fails, the temporary file is removed and the old one is as it was. Which
-bytes go in is decided elsewhere; `.gz` names are packed on the way.
+old one. If anything fails, the temporary file is removed and the old one stays unchanged. Files
+whose names end in `.gz` are compressed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _GZIP_LEVEL = 6
 def writing(
     path: str | os.PathLike[str], failure: type[GraphwrightError] = GraphFileError
 ) -> Iterator[IO[bytes]]:
-    """A file to write into, which takes its name when all is written; packed when the name ends in `.gz`."""
+    """Open a file for writing that appears at `path` only when it is complete."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         try:
             with temporary.open("xb") as file:
-                if path.suffix == ".gz":  # no date: same content, same bytes
+                if path.suffix == ".gz":  # mtime=0: the same content gives the same bytes
                     with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
                         yield packed  # type: ignore[misc]
                 else:
@@ -50,13 +50,13 @@ def writing(
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Put `data` at `path`, all of it or none; packs it when the name ends in `.gz`."""
+    """Write all of `data` to `path`, or nothing."""
     with writing(path) as file:
         file.write(data)
 
 
 def read_whole(path: str | Path) -> bytes:
-    """Return the content of a file, unpacked when the name ends in `.gz`."""
+    """Return the decompressed content of a file."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -70,5 +70,5 @@ def read_whole(path: str | Path) -> bytes:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise GraphFormatError(
-            f"{path} is not a whole gzip file ({error}); save the graph again"
+            f"{path} is not a complete gzip file ({error}); save the graph again"
         ) from error

@@ -1,4 +1,4 @@
-"""A mapping that no longer changes: the container inside immutable values."""
+"""An immutable mapping, for use inside immutable values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ D = TypeVar("D")
 
 
 class FrozenDict(Mapping[K, V], Generic[K, V]):
-    """A mapping made once: equal to any mapping with the same items, hashable when they are."""
+    """An immutable mapping: equal to any mapping with the same items, hashable if they are."""
 
     __slots__ = ("_data",)
     _data: dict[K, V]
@@ -40,15 +40,15 @@ class FrozenDict(Mapping[K, V], Generic[K, V]):
         return self._data.get(key, default)
 
     def keys(self) -> KeysView[K]:
-        """The keys, in the order given."""
+        """The keys, in insertion order."""
         return self._data.keys()
 
     def values(self) -> ValuesView[V]:
-        """The values, in the order given."""
+        """The values, in insertion order."""
         return self._data.values()
 
     def items(self) -> ItemsView[K, V]:
-        """The pairs, in the order given."""
+        """The pairs, in insertion order."""
         return self._data.items()
 
     def __eq__(self, other: object) -> bool:

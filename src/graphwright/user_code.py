@@ -1,7 +1,7 @@
-"""Whose code a file holds: of a failure or of a wait, users are told the line of their own program that led to it.
+"""Tell a user's code from library code, so that messages can name the line of the user's program.
 
-~/train.py, timm/models/vit.py, graphwright/zoo/lenet.py, <stdin>                  a user's
-graphwright/run/step.py, torch/nn/modules/linear.py, contextlib.py, <string>       not
+~/train.py, timm/models/vit.py, graphwright/zoo/lenet.py, <stdin>                  user code
+graphwright/run/step.py, torch/nn/modules/linear.py, contextlib.py, <string>       library code
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from importlib.util import find_spec
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _ZOO = os.path.join(_OURS, "zoo") + os.sep
-"""Its models are to the rest what a user's are."""
+"""Zoo models count as user code."""
 _TYPED = ("<stdin>", "<python-input", "<ipython-input")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def is_users(file: str) -> bool:
-    """Whether a frame of this file is the user's: neither ours, nor PyTorch's, nor Python's, nor generated."""
+    """Whether `file` is user code: not Graphwright's, PyTorch's or Python's, and not generated."""
     if file.startswith("<"):
         return file.startswith(_TYPED)
     if file.startswith((_OURS, *_torch())):
@@ -30,12 +30,9 @@ def is_users(file: str) -> bool:
 
 @cache
 def _torch() -> tuple[str, ...]:
-    found = find_spec("torch")
-    return (
-        tuple(os.path.join(folder, "") for folder in found.submodule_search_locations or ())
-        if found
-        else ()
-    )
+    torch = find_spec("torch")
+    folders = torch.submodule_search_locations if torch else None
+    return tuple(os.path.join(folder, "") for folder in folders or ())
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Describe an operator once, in a few lines; derive everything else from the text (Tofu section 4).
+"""Describe an operator in a few lines; derive everything else from that (Tofu section 4).
 
-The package can be called like the decorator of the same name: ``@graphwright.describe("mine.op")``.
+The package is callable as the decorator of the same name: ``@graphwright.describe("mine.op")``.
 """
 
 import inspect
@@ -12,29 +12,50 @@ from graphwright.describe.cost import Cost, cost
 from graphwright.describe.facts import (
     Properties,
     is_described,
+    is_random,
     node_splits,
     properties,
     types_of,
 )
-from graphwright.describe.language import random
-from graphwright.describe.properties import linear_sets
-from graphwright.describe.reference import reference, reference_of
-from graphwright.describe.registry import (
+from graphwright.describe.language import (
+    REDUCERS,
+    Array,
     Description,
+    Trace,
+    Types,
+    define_reducer,
     describe,
     descriptions,
     find,
     make_description,
+    random,
     require,
+    trace,
     undescribed,
 )
-from graphwright.describe.scalar import REDUCERS, Array, define_reducer
-from graphwright.describe.scatter import Mask
+from graphwright.describe.properties import linear_sets
+from graphwright.describe.reference import reference, reference_of
 from graphwright.describe.soap import Soap, sample_dims, soap, soap_of_call
-from graphwright.describe.splits import Part, Region, Slice, Split, refusals, splits, splits_of
-from graphwright.describe.symbolic_split import Combine, Concat, Join, Refusal, Same
-from graphwright.describe.tiling import PartCall, Regions, Tiling, Ways, tile
-from graphwright.describe.trace import Trace, Types, trace
+from graphwright.describe.splitting import (
+    Combine,
+    Concat,
+    Join,
+    Mask,
+    Part,
+    PartCall,
+    Refusal,
+    Region,
+    Regions,
+    Same,
+    Slice,
+    Split,
+    Tiling,
+    Ways,
+    refusals,
+    splits,
+    splits_of,
+    tile,
+)
 
 __signature__ = inspect.signature(describe)
 __doc__ = f"{__doc__}\ndescribe{__signature__}\n\n{inspect.getdoc(describe)}\n"

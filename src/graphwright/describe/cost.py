@@ -1,11 +1,11 @@
-"""How much an operator computes and moves, counted from its description.
+"""Count an operator's arithmetic and memory traffic from its description.
 
-A function of scalars costs one operation per setting of the variables that it depends on, so a mean that is used by
-every element is counted once, not once per element; a reduction costs one operation per value it takes in. Hence
-2·M·N·K for a matrix product. Views move nothing, and arithmetic on indices alone is free.
+A function of scalars costs one operation for each combination of the variables it depends on: a
+mean that every element uses counts once. A reduction costs one operation per input value. Hence
+2·M·N·K for a matrix product. Views move nothing, and index arithmetic is free.
 
-A selection is not computed where it chooses zero: ``Sum(p: where(idx[p] == v, g[p, j], 0))`` adds every row of g to one
-row v, so v is no loop of its own; ``where(t % stride == 0, ...)`` keeps one in `stride`.
+Zeros of a selection are not computed: ``Sum(p: where(idx[p] == v, g[p, j], 0))`` adds each row of g
+to one row v, so v adds no loop; ``where(t % stride == 0, ...)`` keeps one value in `stride`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-from graphwright.describe.expression import (
+from graphwright.describe.language import (
     Access,
     Call,
     Const,
@@ -24,16 +24,18 @@ from graphwright.describe.expression import (
     OpaqueCall,
     Random,
     Reduce,
+    Trace,
+    Types,
     children,
     conjuncts,
+    find,
     free_indices,
     indices_of,
     rename_bound,
+    trace,
     walk,
 )
 from graphwright.describe.properties import is_view
-from graphwright.describe.registry import find
-from graphwright.describe.trace import Trace, Types, trace
 from graphwright.ir import Attr
 from graphwright.symbolic import Poly, Remainder, Symbol
 
@@ -47,7 +49,7 @@ class Cost:
 
 
 def cost(op: str, attrs: Mapping[str, Attr], types: Types) -> Cost:
-    """The cost of one call; an operator without a description is charged for its bytes alone."""
+    """The cost of one call; for an operator without a description, only its bytes."""
     moved = sum(t.nbytes for t in types.inputs if t is not None) + sum(
         t.nbytes for t in types.outputs
     )
@@ -69,10 +71,10 @@ def cost(op: str, attrs: Mapping[str, Attr], types: Types) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One operation: repeated over `variables`, of which one in the product of `divisors` is really done.
+    """One operation, repeated over `variables` and divided by the product of `divisors`.
 
-    Expressions that differ in the names of variables alone have the same number: over ranges of the same sizes they compute
-    the same values, which count once.
+    Expressions that differ only in variable names have the same number: over ranges of the same
+    sizes they compute the same values, which count once.
     """
 
     number: int
@@ -82,7 +84,7 @@ class _Loop:
 
 @cache
 def _loops(traced: Trace) -> tuple[_Loop, ...]:
-    """Every operation of a trace."""
+    """All operations of a trace."""
     counter = _Counter(traced.extents)
     for output in traced.outputs:
         counter.visit(output.body, output.variables, ())
@@ -96,7 +98,7 @@ class _Counter:
         self.loops: list[_Loop] = []
 
     def visit(self, expr: Expr, outer: tuple[Symbol, ...], divisors: tuple[Poly, ...]) -> None:
-        """Count `expr` and all beneath it; `outer` indexes the output."""
+        """Count `expr` and its subexpressions; `outer` are the indices of the output."""
         chosen = self._selection(expr)
         if chosen is not None:
             value, more = chosen
@@ -106,7 +108,7 @@ class _Counter:
             case Call("cast", _):
                 pass
             case Call("where", (condition, *_)) if not _reads(condition):
-                pass  # known in advance: which elements to take is no work
+                pass  # the choice is known in advance, so it costs nothing
             case Call() if _reads(expr):
                 self._count(expr, (), divisors)
             case Reduce(_, reduced, _, body):
@@ -128,16 +130,17 @@ class _Counter:
             self.loops.append(_Loop(number, variables, divisors))
 
     def _selection(self, expr: Expr) -> tuple[Expr, tuple[Poly, ...]] | None:
-        """The value that is chosen where equalities hold, and one in how many that is; None if `expr` chooses otherwise."""
+        """If `expr` selects a value where equalities hold: the value, and one in how many it is."""
         match expr:
             case Call("where", (condition, value, Const(0))):
-                found = [self._rarity(test) for test in conjuncts(condition)]
-                kept = tuple(poly for poly in found if poly is not None)
-                return (value, kept) if kept else None
+                ratios = [self._ratio(test) for test in conjuncts(condition)]
+                known = tuple(ratio for ratio in ratios if ratio is not None)
+                return (value, known) if known else None
             case _:
                 return None
 
-    def _rarity(self, test: Expr) -> Poly | None:
+    def _ratio(self, test: Expr) -> Poly | None:
+        """One in how many values passes an equality test."""
         match test:
             case Call("eq", (IndexValue(index), other)) | Call("eq", (other, IndexValue(index))):
                 atom = index.atom
@@ -151,15 +154,13 @@ class _Counter:
 
 
 def _reads(expr: Expr) -> bool:
-    """Whether a value depends on any tensor or draw; otherwise it is arithmetic on indices."""
+    """Whether a value depends on a tensor or a random number, not only on indices."""
     return any(isinstance(part, Access | OpaqueCall | Random) for part in walk(expr))
 
 
 def _in_order(expr: Expr) -> tuple[Symbol, ...]:
-    """The free variables of `expr`, by first appearance."""
+    """The free variables of `expr`, in order of first appearance."""
     free = free_indices(expr)
-    found: dict[Symbol, None] = {}
-    for part in walk(expr):
-        for index in indices_of(part):
-            found.update(dict.fromkeys(s for s in sorted(index.indices, key=repr) if s in free))
-    return tuple(found)
+    indices = [index for part in walk(expr) for index in indices_of(part)]
+    ordered = (s for index in indices for s in sorted(index.indices, key=repr) if s in free)
+    return tuple(dict.fromkeys(ordered))

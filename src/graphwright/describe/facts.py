@@ -1,4 +1,4 @@
-"""Questions about one call or one node of a graph, answered from the description."""
+"""Facts about one call, or one node of a graph, derived from the description."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from graphwright.describe.expression import OpaqueCall, Random, walk
+from graphwright.describe.language import OpaqueCall, Random, Trace, Types, find, trace, walk
 from graphwright.describe.properties import is_elementwise, is_view, linear_sets
-from graphwright.describe.registry import find
-from graphwright.describe.splits import Split, splits
-from graphwright.describe.trace import Trace, Types, trace
+from graphwright.describe.splitting import Split, splits
 from graphwright.ir import Attr, Graph, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
-    """What a call is: `linear` holds the sets of arguments through which a Partial(sum) passes.
+    """Properties of a call.
 
-    `opaque` names the functions that the description leaves unsaid.
+    `linear` holds the sets of arguments through which a Partial(sum) passes, `opaque` the names of
+    its opaque functions.
     """
 
     elementwise: bool
@@ -34,7 +33,7 @@ UNKNOWN = Properties(
 
 
 def is_described(op: str) -> bool:
-    """Whether the library knows the operator."""
+    """Whether the operator has a description."""
     return find(op) is not None
 
 
@@ -47,12 +46,17 @@ def types_of(graph: Graph, node: Node) -> Types:
 
 
 def node_splits(graph: Graph, node: Node) -> tuple[Split, ...]:
-    """Every basic split of a node."""
+    """All basic splits of a node."""
     return splits(node.op, node.attrs, types_of(graph, node))
 
 
+def is_random(graph: Graph, node: Node) -> bool:
+    """Whether a node draws random numbers, by its description."""
+    return properties(node.op, node.attrs, types_of(graph, node)).random
+
+
 def properties(op: str, attrs: Mapping[str, Attr], types: Types) -> Properties:
-    """The properties of a call; nothing is known of an operator without a description."""
+    """The properties of a call; `UNKNOWN` if the operator has no description."""
     description = find(op)
     return UNKNOWN if description is None else _properties(trace(description, attrs, types))
 

@@ -1,7 +1,7 @@
-"""What kind of operator a description says it is: element-wise, a view, linear in which arguments.
+"""Properties of an operator: element-wise, a view, linear in which arguments.
 
-`degree` is the heart: the degree of an expression as a polynomial in the elements of some tensors, where that is
-0 or 1. An operator linear in an argument lets a Partial(sum) through it: op(a1 + a2) = op(a1) + op(a2).
+`degree` is the degree of an expression as a polynomial in the elements of some tensors, if that is
+0 or 1. A Partial(sum) passes through a linear operator: op(a1 + a2) = op(a1) + op(a2).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import combinations
 
-from graphwright.describe.expression import (
+from graphwright.describe.language import (
     Access,
     Call,
     Const,
@@ -19,19 +19,19 @@ from graphwright.describe.expression import (
     Random,
     Reduce,
     Scalar,
+    Trace,
     distinct,
+    size_symbol,
 )
-from graphwright.describe.language import size_symbol
-from graphwright.describe.trace import Trace
 from graphwright.symbolic import Kind, Poly, Quotient, Remainder
 
 _ZERO = "zero"
 
 
 def degree(expr: Expr, tensors: Collection[int]) -> int | None:
-    """0: independent of `tensors`; 1: linear in them together; None: neither."""
-    found = _degree(expr, tensors)
-    return 0 if found == _ZERO else found  # type: ignore[return-value]
+    """0: independent of `tensors`; 1: jointly linear in them; None: neither."""
+    value = _degree(expr, tensors)
+    return 0 if value == _ZERO else value  # type: ignore[return-value]
 
 
 def _degree(expr: Expr, tensors: Collection[int]) -> int | str | None:
@@ -85,7 +85,7 @@ def _product(a: int | str | None, b: int | str | None) -> int | str | None:
 
 
 def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
-    """The sets of arguments in which every output is linear together, smallest first.
+    """The sets of arguments in which every output is jointly linear, smallest first.
 
     ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither.
     """
@@ -93,18 +93,14 @@ def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
         {e.tensor for o in trace.outputs for e in distinct(o.body) if isinstance(e, Access)}
     )
     sizes = range(1, len(used) + 1) if len(used) <= 4 else (1, len(used))
-    found: list[frozenset[int]] = []
-    for size in sizes:
-        for group in combinations(used, size):
-            if all(degree(output.body, group) == 1 for output in trace.outputs):
-                found.append(frozenset(group))
-    return tuple(found)
+    groups = (frozenset(group) for size in sizes for group in combinations(used, size))
+    return tuple(g for g in groups if all(degree(o.body, g) == 1 for o in trace.outputs))
 
 
 def is_elementwise(trace: Trace) -> bool:
-    """Whether each output element is one function of the elements at its place (after broadcasting), the same everywhere.
+    """Whether one function maps the input elements at a position to the output element there.
 
-    So a value that depends on the place (``tril``) or on a size (a mean) does not count.
+    Inputs may broadcast. The function must not depend on the position (``tril``) or on a size.
     """
     ones = {poly + 1 for name, poly, answer in trace.guards if name == "eq" and answer}
     for output in trace.outputs:
@@ -129,10 +125,10 @@ def is_elementwise(trace: Trace) -> bool:
 
 
 def is_view(trace: Trace) -> bool:
-    """Whether every output is the elements of one input in another shape or order, which strides can express.
+    """Whether strides can express every output as a view of one input.
 
-    So a permutation, a slice, an expansion and a reshape are views; a flip, which would need a negative stride, and a
-    repetition, which reads elements again, are copies.
+    Permutations, slices, expansions and reshapes are views. A flip, which needs a negative stride,
+    and a repetition, which reads elements repeatedly, are copies.
     """
     return all(
         isinstance(output.body, Access)
@@ -148,7 +144,7 @@ def _strided(index: Poly) -> bool:
 
 
 def _repeats(access: Access) -> bool:
-    """Whether a remainder wraps around, where no quotient of the same index tells the rounds apart."""
+    """Whether a remainder occurs without the quotient of the same index, so that it repeats."""
     atoms = [a for i in access.index if isinstance(i, Poly) for m, _ in i.terms for a in m]
     quotients = {(a.numerator, a.denominator) for a in atoms if isinstance(a, Quotient)}
     return any(

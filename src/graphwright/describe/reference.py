@@ -1,7 +1,7 @@
-"""Evaluate a description on small NumPy arrays: what the operator means, element by element.
+"""Evaluate a description on small NumPy arrays, element by element.
 
-Every index variable gets an axis of its own; an expression becomes an array that broadcasts over those axes. No
-kernel is called, so this is an independent check of a description against PyTorch.
+Every index variable has its own axis; an expression becomes an array that broadcasts over these
+axes. No kernel is called, so this checks a description against PyTorch independently.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphwright.describe.expression import (
+from graphwright.describe.language import (
+    FUNCTIONS,
+    REDUCERS,
     Access,
+    Array,
     Call,
     Const,
+    Description,
     Expr,
     IndexValue,
+    Lambda,
     OpaqueCall,
     Reduce,
     Scalar,
+    Types,
     free_indices,
+    require,
+    trace,
     walk,
 )
-from graphwright.describe.registry import Description, require
-from graphwright.describe.scalar import FUNCTIONS, REDUCERS, Array
-from graphwright.describe.trace import Lambda, Types, trace
 from graphwright.errors import DescriptionError
 from graphwright.ir import Attr
 from graphwright.symbolic import Poly, Symbol
@@ -33,7 +38,7 @@ from graphwright.symbolic import Poly, Symbol
 def reference(
     op: str, attrs: Mapping[str, Attr], inputs: Sequence[Array | None], types: Types
 ) -> tuple[Array, ...]:
-    """The outputs of `op` on `inputs`, by its description alone."""
+    """The outputs of `op` on `inputs`, computed from its description."""
     return reference_of(require(op), attrs, inputs, types)
 
 
@@ -43,14 +48,14 @@ def reference_of(
     inputs: Sequence[Array | None],
     types: Types,
 ) -> tuple[Array, ...]:
-    """The same, by a given description."""
+    """The same, for a given description."""
     traced = trace(description, attrs, types)
     values = traced.environment(attrs, types)
     extents = {v: int(extent.evaluate(values)) for v, extent in traced.extents.items()}
     results: list[Array] = []
     for output, out_type in zip(traced.outputs, types.outputs, strict=True):
-        found = _Evaluator(output, attrs, inputs, values, extents).run()
-        results.append(np.asarray(found).astype(_numpy_dtype(out_type.dtype)))
+        array = _Evaluator(output, attrs, inputs, values, extents).run()
+        results.append(np.asarray(array).astype(_numpy_dtype(out_type.dtype)))
     return tuple(results)
 
 
@@ -78,11 +83,11 @@ class _Evaluator:
         self.known: dict[Expr, Array] = {}
 
     def run(self) -> Array:
-        found = np.asarray(self.evaluate(self.output.body))
-        found = found.reshape((1,) * (len(self.variables) - found.ndim) + found.shape)
+        array = np.asarray(self.evaluate(self.output.body))
+        array = array.reshape((1,) * (len(self.variables) - array.ndim) + array.shape)
         rank = len(self.output.variables)
-        found = found.reshape(found.shape[:rank])
-        return np.broadcast_to(found, [self.extents[v] for v in self.output.variables])
+        array = array.reshape(array.shape[:rank])
+        return np.broadcast_to(array, [self.extents[v] for v in self.output.variables])
 
     def evaluate(self, expr: Expr) -> Array:
         if expr not in self.known:
@@ -118,13 +123,13 @@ class _Evaluator:
     def _access(self, access: Access) -> Array:
         array = self.inputs[access.tensor]
         if array is None:
-            raise DescriptionError(f"{access!r} reads a tensor that is absent")
+            raise DescriptionError(f"{access!r} reads an absent tensor")
         index = [
             np.asarray(i.evaluate(self.values) if isinstance(i, Poly) else self.evaluate(i))
             for i in access.index
             if i is not None
         ]
-        if array.size == 0:  # whatever is read here is never chosen
+        if array.size == 0:  # the value read here is never selected
             return np.asarray(access.fill or 0)
         inside = np.asarray(True)
         for dim, i in enumerate(index):
@@ -142,9 +147,7 @@ class _Evaluator:
 
     def _opaque(self, expr: OpaqueCall) -> Array:
         if expr.function.numpy is None:
-            raise DescriptionError(
-                f"Opaque({expr.function.name!r}) has no NumPy function to evaluate it"
-            )
+            raise DescriptionError(f"Opaque({expr.function.name!r}) has no NumPy function")
         batch = sorted(
             frozenset().union(*(free_indices(a) for a in expr.args)), key=self.variables.index
         )
@@ -163,10 +166,9 @@ class _Evaluator:
         match arg:
             case Access(tensor, index):
                 array = self.inputs[tensor]
-                assert array is not None
+                assert array is not None and not any(isinstance(i, Expr) for i in index)
                 key = tuple(
-                    slice(None) if i is None else int(i.evaluate(values))  # type: ignore[union-attr]
-                    for i in index
+                    int(i.evaluate(values)) if isinstance(i, Poly) else slice(None) for i in index
                 )
                 return array[key]
             case Scalar(name):

@@ -1,13 +1,13 @@
-"""Which index is Sample, Attribute or Parameter: FlexFlow's classes of parallelism (section 3.3 of Jia's thesis).
+"""Classify indices as Sample, Attribute or Parameter, as FlexFlow does (Jia's thesis, section 3.3).
 
-A split along an index is of class
+The class of a split along an index is
 
     Parameter   if it cuts a parameter, or the gradient, state or new value of one
-    Sample      otherwise, if the index runs over the samples of the batch
-    Attribute   otherwise (positions, pixels, channels of an activation)
+    Sample      else if the index runs over the samples of the batch
+    Attribute   else (positions, pixels, channels of an activation)
 
-Which dims run over samples is derived too: a dim of what the step is given (0 unless told), and from there through every node,
-since a split says which dims of inputs and outputs one index runs over.
+The sample dims are derived too: they start at the batch dim of the step's inputs (0 by default) and
+propagate through every node, since a split relates the dims of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from graphwright.describe.facts import node_splits
-from graphwright.describe.splits import Split
-from graphwright.describe.symbolic_split import Concat
+from graphwright.describe.splitting import Concat, Split
 from graphwright.ir import Graph, Node, Role
 
 Dims = frozenset[int]
@@ -34,25 +33,25 @@ class Soap(StrEnum):
 def sample_dims(graph: Graph, batch_dim: int | Mapping[str, int] = 0) -> dict[str, Dims]:
     """For every tensor, the dims that run over samples.
 
-    `batch_dim` is the dim of the step's inputs that does, one for all or by name: 1 for time-major sequences.
+    `batch_dim` is that dim of the step's inputs, for all or by name: 1 for time-major sequences.
     """
-    found: dict[str, Dims] = {name: frozenset() for name in graph.tensors}
+    samples: dict[str, Dims] = {name: frozenset() for name in graph.tensors}
     for name in graph.inputs:
         tensor = graph.tensors[name]
         dim = batch_dim if isinstance(batch_dim, int) else batch_dim.get(name, 0)
         if tensor.role is Role.INPUT and dim < tensor.type.rank:
-            found[name] = frozenset({dim})
+            samples[name] = frozenset({dim})
     for node in graph.nodes:
         for split in node_splits(graph, node):
-            if _cuts(split, node, found):
+            if _cuts(split, node, samples):
                 for name, join in zip(node.outputs, split.joins, strict=True):
                     if isinstance(join, Concat):
-                        found[name] |= {join.dim}
-    return found
+                        samples[name] |= {join.dim}
+    return samples
 
 
 def soap(split: Split, node: Node, graph: Graph, samples: Mapping[str, Dims]) -> Soap:
-    """The class of the index that `split` cuts, for a node of a graph; `samples` from `sample_dims`."""
+    """The class of the index that `split` cuts; `samples` comes from `sample_dims`."""
     concatenated = {
         name: join.dim
         for name, join in zip(node.outputs, split.joins, strict=True)
@@ -67,9 +66,9 @@ def soap(split: Split, node: Node, graph: Graph, samples: Mapping[str, Dims]) ->
 
 
 def soap_of_call(split: Split) -> Soap:
-    """The class of an index of one call outside of any graph.
+    """The class of an index of one call outside of a graph.
 
-    The first tensor counts as data with its samples along dim 0, all others as parameters.
+    The first tensor counts as data with samples along dim 0, all others as parameters.
     """
     if any(arg > 0 for arg, _ in split.cut_dims):
         return Soap.PARAMETER

@@ -1,18 +1,17 @@
-"""Symbolic interval analysis: which range an index expression covers when its variables cover theirs.
+"""Symbolic interval analysis: the range of an index expression, given the ranges of its variables.
 
-This is Figure 4 of the Tofu paper (section 4.2). There an interval is an affine function of the symbolic upper
-bounds X_1 ... X_n of the variables, kept as the vector <l_1 ... l_n, u_1 ... u_n, c>. Here the two ends are
-polynomials over symbols, so the coefficients themselves may be symbolic (a stride, a head size):
+This is Figure 4 of the Tofu paper (section 4.2). There an interval is an affine function of the
+symbolic upper bounds X_1 ... X_n of the variables, stored as <l_1 ... l_n, u_1 ... u_n, c>. Here
+its ends are polynomials over symbols, so coefficients may be symbolic too (a stride, a head size):
 
-    I ± k     both ends ± k                          `Interval.__add__`
-    I × k     both ends × k; they trade places if k < 0     `Interval.scale`
+    I ± k     both ends ± k                                 `Interval.__add__`
+    I × k     both ends × k, swapped if k < 0               `Interval.scale`
     I / k     both ends // k, for ``i // k`` in reshapes    in `interval_of`
     I ± I'    end by end; minus takes the other's opposite end
 
 The product of two intervals is refused, as in the paper: `NonAffineIndex`. Both ends are inclusive.
-
-One assumption is made, and only here: what multiplies an index variable (a size, a stride, a dilation) is not negative,
-and what divides one is positive. `assumed` lists what has to hold for that.
+The analysis assumes that the factor of an index variable (a size, a stride, a dilation) is not
+negative, and that its divisor is positive. `assumed` lists these conditions.
 """
 
 from __future__ import annotations
@@ -55,14 +54,14 @@ Box = tuple[Interval, ...]
 
 
 def interval_of(expression: Poly, ranges: Mapping[Symbol, Interval]) -> Interval:
-    """The interval that `expression` covers while every index symbol covers its range."""
+    """The range of `expression`, given the ranges of the index symbols."""
     total = Interval.point(0)
     for monomial, coefficient in expression.terms:
         moving = [atom for atom in monomial if _moves(atom)]
         if len(moving) > 1:
             raise NonAffineIndex(
-                f"the index {expression!r} multiplies the variables {moving}; only affine indices, quotients and "
-                f"remainders can be analysed: write the operator with an Opaque function along this dim"
+                f"the index {expression!r} multiplies the variables {moving}, but only affine "
+                "indices, quotients and remainders can be analysed: use an Opaque function here"
             )
         factor = Poly({_without(monomial, moving): coefficient})
         if not moving:
@@ -73,7 +72,7 @@ def interval_of(expression: Poly, ranges: Mapping[Symbol, Interval]) -> Interval
 
 
 def assumed(expression: Poly) -> Iterator[Poly]:
-    """What `interval_of` takes to be 0 or more in `expression`."""
+    """The quantities in `expression` that `interval_of` assumes to be 0 or more."""
     for monomial, _ in expression.terms:
         moving = [atom for atom in monomial if _moves(atom)]
         factor = Poly({_without(monomial, moving): 1})

@@ -1,14 +1,13 @@
 """Integer expressions over symbols: the arithmetic of sizes, strides and index variables.
 
-An index such as ``x * stride + dx * dilation - padding`` is a polynomial: a sum of monomials, each an integer
-coefficient times a product of atoms. An atom is a `Symbol`, or the quotient or remainder of two polynomials
-(``i // 64``, ``i % 64``), which is how reshapes are written. Polynomials are kept in one normal form, so that
-equality of values is equality of objects:
+An index such as ``x * stride + dx * dilation - padding`` is a polynomial: a sum of monomials, which
+are products of an integer coefficient and atoms. An atom is a `Symbol`, or the quotient or
+remainder of two polynomials (``i // 64``, ``i % 64``), as in reshapes. Polynomials have a normal
+form, so equal values are equal objects:
 
     (i + 2) * 3  ==  3*i + 6          floordiv(6*n, n) == 6          mod(4*i, 2) == 0
 
-Everything here is exact; nothing is ever rounded, and no assumption is made about a symbol except where
-`graphwright.symbolic.interval` says so.
+All arithmetic is exact, and assumes nothing about the symbols.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TypeVar
 
 
 class Kind(StrEnum):
-    """What a symbol stands for; `INDEX` symbols range over an interval, all others have one value."""
+    """What a symbol means; `INDEX` symbols range over an interval, others have one value."""
 
     INDEX = "index"
     SIZE = "size"
@@ -42,7 +41,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """``numerator // denominator``, rounded down, where no closed form was found."""
+    """``numerator // denominator``, rounded down, without a closed form."""
 
     numerator: Poly
     denominator: Poly
@@ -53,7 +52,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """``numerator % denominator`` where no closed form was found."""
+    """``numerator % denominator`` without a closed form."""
 
     numerator: Poly
     denominator: Poly
@@ -68,7 +67,7 @@ Number = TypeVar("Number")
 
 
 class Poly:
-    """A polynomial in normal form; immutable and hashable. Integers mix in freely."""
+    """A polynomial in normal form; immutable, hashable, mixes with integers."""
 
     __slots__ = ("__dict__", "_hash", "terms")
 
@@ -89,7 +88,7 @@ class Poly:
 
     @staticmethod
     def of(value: Poly | Atom | int) -> Poly:
-        """`value` as a polynomial."""
+        """Convert `value` to a polynomial."""
         if isinstance(value, Poly):
             return value
         if isinstance(value, Symbol | Quotient | Remainder):
@@ -143,7 +142,7 @@ class Poly:
 
     @property
     def constant(self) -> int | None:
-        """The value if this is a plain integer, otherwise None."""
+        """The value if this is an integer, else None."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and not self.terms[0][0]:
@@ -152,19 +151,19 @@ class Poly:
 
     @property
     def atom(self) -> Atom | None:
-        """The atom if this is exactly one atom, otherwise None."""
+        """The atom if this is exactly one atom, else None."""
         if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
             return self.terms[0][0][0]
         return None
 
     @cached_property
     def symbols(self) -> frozenset[Symbol]:
-        """Every symbol, those inside quotients and remainders included."""
+        """All symbols, including those inside quotients and remainders."""
         return frozenset(_symbols(self))
 
     @cached_property
     def indices(self) -> frozenset[Symbol]:
-        """Every index symbol."""
+        """All index symbols."""
         return frozenset(s for s in self.symbols if s.kind is Kind.INDEX)
 
     def __eq__(self, other: object) -> bool:
@@ -196,7 +195,7 @@ class Poly:
         return self.map_atoms(lambda atom: _substitute_atom(atom, values))
 
     def map_atoms(self, function: Callable[[Atom], Poly]) -> Poly:
-        """The polynomial with every atom replaced by what `function` makes of it."""
+        """Replace every atom by `function(atom)`."""
         total = _const(0)
         for monomial, c in self.terms:
             product = _const(c)
@@ -222,7 +221,7 @@ def _const(value: int) -> Poly:
 
 
 def floordiv(numerator: Poly, denominator: Poly) -> Poly:
-    """``numerator // denominator``: terms that divide exactly come out, the rest becomes a `Quotient`."""
+    """``numerator // denominator``; terms that do not divide exactly become a `Quotient`."""
     exact, rest = _divide_terms(numerator, denominator)
     top, bottom = rest.constant, denominator.constant
     if top is not None and bottom is not None:
@@ -231,7 +230,7 @@ def floordiv(numerator: Poly, denominator: Poly) -> Poly:
 
 
 def mod(numerator: Poly, denominator: Poly) -> Poly:
-    """``numerator % denominator``: terms that divide exactly fall away, the rest becomes a `Remainder`."""
+    """``numerator % denominator``; terms that do not divide exactly become a `Remainder`."""
     _, rest = _divide_terms(numerator, denominator)
     top, bottom = rest.constant, denominator.constant
     if top is not None and bottom is not None:
@@ -240,7 +239,7 @@ def mod(numerator: Poly, denominator: Poly) -> Poly:
 
 
 def _divide_terms(numerator: Poly, denominator: Poly) -> tuple[Poly, Poly]:
-    """(q, r) with numerator = q * denominator + r, where q takes every term that divides exactly."""
+    """(q, r) with numerator = q * denominator + r; q has all terms that divide exactly."""
     if numerator == denominator:
         return _const(1), _const(0)
     if len(denominator.terms) != 1:
@@ -255,9 +254,7 @@ def _divide_terms(numerator: Poly, denominator: Poly) -> tuple[Poly, Poly]:
                 break
             left.remove(atom)
         else:
-            if (
-                c % d == 0 or not monomial
-            ):  # splitting 3*i in two would blur the interval of the whole
+            if c % d == 0 or not monomial:  # dividing 3*i into two terms would widen its interval
                 quotient[tuple(left)], c = divmod(c, d)
         if c:
             rest[monomial] = c

@@ -4,7 +4,7 @@
     workload = zoo.load("bert-base", small=True, device="cpu")
     loss = workload.loss_fn(workload.model(inputs), targets)
 
-Names hold numbers where the papers' do: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, ...
+Names contain numbers as in the papers: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, ...
 """
 
 from graphwright.zoo.registry import entries, entry, gpt, load, names

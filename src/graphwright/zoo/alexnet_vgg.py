@@ -2,7 +2,7 @@
 
 AlexNet is the one-tower form ("one weird trick", Krizhevsky 2014), 61.1 million weights, nearly all
 in three linear layers; VGG (Simonyan and Zisserman, 2015) has 3x3 convolutions only. Both have
-`dropout` in the classifier, 0.5 when published, 0 unless asked for, so that a step is repeatable.
+`dropout` in the classifier, 0.5 in the papers, 0 by default, so that a step is repeatable.
 """
 
 from collections.abc import Sequence

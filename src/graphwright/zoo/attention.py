@@ -4,9 +4,9 @@
     BERT         scaled_dot_product_attention, masked   norm after the sum, GELU, learned positions
     GPT          scaled_dot_product_attention, causal   norm before the branch, tanh GELU, learned
 
-All three tie the output's weight to the token embedding's, and have `heads` of 64 channels when
-published. One class of attention serves them all; `Attend` is the function that takes queries, keys
-and values `[batch, head, position, channel]`.
+All three tie the output weight to the token embedding; the published models have `heads` of 64
+channels. They share one attention class; `Attend` is a function of queries, keys and values
+`[batch, head, position, channel]`.
 """
 
 import math
@@ -20,7 +20,7 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def attend_plainly(q: Tensor, k: Tensor, v: Tensor, hidden_from: Tensor | None) -> Tensor:
-    """softmax(q k' / sqrt(d)) v; pairs where `hidden_from` is true are left out."""
+    """softmax(q k' / sqrt(d)) v, without pairs where `hidden_from` is true."""
     scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
     if hidden_from is not None:
         scores = scores.masked_fill(hidden_from, float("-inf"))
@@ -28,7 +28,7 @@ def attend_plainly(q: Tensor, k: Tensor, v: Tensor, hidden_from: Tensor | None) 
 
 
 class Attention(nn.Module):
-    """Multi-head attention: projects, hands the heads to `attend`, joins and projects again."""
+    """Multi-head attention: project, call `attend` for the heads, concatenate, project."""
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class BERT(nn.Module):
     """The masked language model of Devlin et al. (2018): a word's scores at every position.
 
     `mask[batch, position]` is true where there is a token: every layer reads it (TensorOpt, section
-    3.2). The next-sentence head is left out, so that there is one output.
+    3.2). There is no next-sentence head, so there is one output.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class GPT(nn.Module):
 
 
 def initialise(module: nn.Module) -> None:
-    """Weights drawn with deviation 0.02, biases zero: the start of BERT and GPT-2."""
+    """Initialise as BERT and GPT-2: weights with standard deviation 0.02, biases zero."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

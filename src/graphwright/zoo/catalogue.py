@@ -1,4 +1,4 @@
-"""The table of names: fixed ones, patterns that hold numbers, and the published numbers.
+"""The table of names: fixed names, patterns with numbers, and the published numbers.
 
 Batch sizes are those of the cited experiments. Tofu and SwapAdvisor count three tensors per weight
 (weight, gradient, history), so their models train with Adagrad; other convolutional networks with
@@ -47,7 +47,7 @@ _RECIPES = (
 
 FIXED: dict[str, Recipe] = {recipe.entry.name: recipe for recipe in _RECIPES}
 
-# A pattern's function gets the matched numbers as text and returns None where they make no model.
+# A pattern's function gets the matched numbers as text, and returns None if there is no such model.
 PATTERNS: tuple[tuple[str, Callable[..., Recipe | None]], ...] = (
     (r"wresnet-(\d+)-(\d+)", images.wresnet),
     (r"inception[-_]?v4", images.inception4),

@@ -17,13 +17,13 @@ from graphwright.zoo.recommendation import (
     UNO_FEATURES,
     CandleUno,
 )
-from graphwright.zoo.workload import Batch, Draw, Entry, click_prediction, regression
+from graphwright.zoo.workload import Batch, Entry, RandomTensors, click_prediction, regression
 
 
 def dense_and_sparse(dense: int, tables: Sequence[int]) -> MakeBatch:
     """Dense features, a row number of every table, and whether there was a click."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         features = draw.floats(batch_size, dense)
         rows = torch.stack([draw.integers(size, batch_size) for size in tables], dim=1)
         return (features, rows), draw.integers(2, batch_size).to(features.dtype)
@@ -34,7 +34,7 @@ def dense_and_sparse(dense: int, tables: Sequence[int]) -> MakeBatch:
 def feature_vectors(sizes: Sequence[int]) -> MakeBatch:
     """One vector per kind of feature, and a score between 0 and 1."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         features = tuple(draw.floats(batch_size, size) for size in sizes)
         return features, draw.floats(batch_size).sigmoid()
 

@@ -1,4 +1,4 @@
-"""A decoder of Llama 3's kind (Grattafiori et al., 2024, section 3.2): shared keys, rotary positions.
+"""A Llama 3 decoder (Grattafiori et al., 2024, section 3.2): shared keys, rotary positions.
 
     x -- RMS norm -- attention --(+)-- RMS norm -- SwiGLU --(+)--
      \\__________________________/ \\________________________/
@@ -8,7 +8,7 @@
                 angle that grows with the position, channel c paired with channel c + d / 2
     SwiGLU      contract(silu(gate(x)) * expand(x))
 
-No map has a bias, and the output's weight is not the embedding's. AutoParallel's example
+No linear map has a bias, and the output weight is not tied to the embedding. AutoParallel's example
 (examples/example_llama3.py) plans the same model, its sizes the 8B one's.
 """
 

@@ -18,7 +18,7 @@ from graphwright.zoo.rnn import LSTMCell
 
 
 class StepAttention(nn.Module):
-    """One decoder step's look at all encoder steps."""
+    """Attention of one decoder step to all encoder steps."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()

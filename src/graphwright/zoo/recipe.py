@@ -1,4 +1,4 @@
-"""How a workload is made: a `Recipe` has an entry, a loss, an optimizer and two variants."""
+"""Recipes of workloads: an entry, a loss, an optimizer and two variants."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.zoo.workload import Batch, Draw, Entry, Loss
+from graphwright.zoo.workload import Batch, Entry, Loss, RandomTensors
 
-MakeBatch = Callable[[int, Draw], Batch]
+MakeBatch = Callable[[int, RandomTensors], Batch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def small(build: Callable[[], nn.Module], batch: MakeBatch, *, batch_size: int =
 def images(size: int, *, classes: int, channels: int = 3) -> MakeBatch:
     """Square images and their labels."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         pictures = draw.floats(batch_size, channels, size, size)
         return pictures, draw.integers(classes, batch_size)
 
@@ -51,7 +51,7 @@ def images(size: int, *, classes: int, channels: int = 3) -> MakeBatch:
 def vectors(size: int, *, classes: int) -> MakeBatch:
     """Feature vectors and their labels."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         return draw.floats(batch_size, size), draw.integers(classes, batch_size)
 
     return make
@@ -60,7 +60,7 @@ def vectors(size: int, *, classes: int) -> MakeBatch:
 def next_tokens(length: int, *, vocabulary: int) -> MakeBatch:
     """Sequences of tokens and, for every position, the token to predict."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         tokens = draw.integers(vocabulary, batch_size, length)
         return tokens, draw.integers(vocabulary, batch_size, length)
 
@@ -70,7 +70,7 @@ def next_tokens(length: int, *, vocabulary: int) -> MakeBatch:
 def labelled_tokens(length: int, *, vocabulary: int, classes: int) -> MakeBatch:
     """Sequences of tokens and one label each."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         tokens = draw.integers(vocabulary, batch_size, length)
         return tokens, draw.integers(classes, batch_size)
 
@@ -80,7 +80,7 @@ def labelled_tokens(length: int, *, vocabulary: int, classes: int) -> MakeBatch:
 def sentence_pairs(length: int, *, vocabulary: int) -> MakeBatch:
     """A source sentence, the target sentence so far, and the target's next tokens."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         source = draw.integers(vocabulary, batch_size, length)
         target = draw.integers(vocabulary, batch_size, length)
         return (source, target), draw.integers(vocabulary, batch_size, length)
@@ -91,7 +91,7 @@ def sentence_pairs(length: int, *, vocabulary: int) -> MakeBatch:
 def masked_tokens(length: int, *, vocabulary: int) -> MakeBatch:
     """BERT's keyword inputs: tokens, the segment of each, and a mask of the positions in use."""
 
-    def make(batch_size: int, draw: Draw) -> Batch:
+    def make(batch_size: int, draw: RandomTensors) -> Batch:
         used = length - draw.integers(length // 2, batch_size, 1)
         inputs = {
             "tokens": draw.integers(vocabulary, batch_size, length),

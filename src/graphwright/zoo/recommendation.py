@@ -23,7 +23,7 @@ UNO_FEATURES = (942, 5270, 2048)
 
 
 def tower(sizes: Sequence[int], *, last_relu: bool) -> nn.Sequential:
-    """Linear layers with ReLU between them, and after the last where asked."""
+    """Linear layers with ReLU between them and, optionally, after the last."""
     layers: list[nn.Module] = []
     for inner, outer in itertools.pairwise(sizes):
         layers += [nn.Linear(inner, outer), nn.ReLU()]

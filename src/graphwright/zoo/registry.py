@@ -1,14 +1,14 @@
-"""Every model by name: `load` turns "wresnet-152-10" into a `Workload`.
+"""All models by name: `load` turns "wresnet-152-10" into a `Workload`.
 
-A name is fixed ("vgg16") or holds numbers ("rnn-8-8k"). Either way it resolves to a `Recipe`: the
-entry that describes it, and two variants, the published one and a small one that trains in
+A name is fixed ("vgg16") or contains numbers ("rnn-8-8k"). It resolves to a `Recipe`: the entry
+that describes the model, and two variants, the published one and a small one that trains in
 milliseconds on a CPU.
 
     FIXED[name] -> Recipe                       "VGG-16", "vgg_16" and "vgg16" are one name
     PATTERNS: (regex, function from the matched numbers to a Recipe)
 
-Configurations come from the papers whose sections the entries cite; what they leave open is filled
-in from the models' own papers, and said so in the module of the model.
+Configurations come from the papers and sections that the entries cite. Where these give no value,
+the module of the model says which other source it uses.
 """
 
 import difflib
@@ -21,7 +21,7 @@ from graphwright.errors import InvalidWorkload, UnknownModel
 from graphwright.zoo import catalogue_sequences as sequences
 from graphwright.zoo.catalogue import FIXED, PATTERNS, PUBLISHED
 from graphwright.zoo.recipe import Recipe
-from graphwright.zoo.workload import Draw, Entry, Workload
+from graphwright.zoo.workload import Entry, RandomTensors, Workload
 
 SEED = 0
 
@@ -50,8 +50,8 @@ def load(
 ) -> Workload:
     """One training step of a model, on a device; on "meta" (the default) nothing is allocated.
 
-    `small` asks for a tiny configuration of the same structure. Weights and batch are drawn from a
-    fixed seed, and the caller's random state is left as it was.
+    `small` selects a tiny configuration of the same structure. Weights and batch come from a fixed
+    seed; the caller's random state does not change.
     """
     return _make(_resolve(name), batch_size, small, device)
 
@@ -75,7 +75,7 @@ def gpt(
     sizes = {"num_layers": num_layers, "width": width, "sequence": sequence}
     for label, size in (sizes | {"vocabulary": vocabulary}).items():
         if type(size) is not int or size < 1:
-            raise InvalidWorkload(f"zoo.gpt: {label}={size!r}; give a whole number from 1 upwards")
+            raise InvalidWorkload(f"zoo.gpt: {label}={size!r} is not an integer of at least 1")
     heads = max(1, width // 64) if heads is None else heads
     if type(heads) is not int or heads < 1 or width % heads:
         raise InvalidWorkload(
@@ -95,7 +95,7 @@ def _make(
     if batch_size is None:
         batch_size = variant.batch_size or recipe.entry.batch_size
     place = _check(recipe.entry.name, batch_size, device)
-    draw = Draw(device=place, generator=torch.Generator(device="cpu").manual_seed(SEED))
+    draw = RandomTensors(device=place, generator=torch.Generator(device="cpu").manual_seed(SEED))
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []), place:
         if place.type != "meta":
             torch.manual_seed(SEED)
@@ -113,13 +113,13 @@ def _make(
 def _check(name: str, batch_size: int, device: str | torch.device) -> torch.device:
     if type(batch_size) is not int or batch_size < 1:
         raise InvalidWorkload(
-            f"zoo model {name!r}: batch_size={batch_size!r}; give a whole number from 1 upwards"
+            f"zoo model {name!r}: batch_size={batch_size!r} is not an integer of at least 1"
         )
     try:
         place = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InvalidWorkload(
-            f"zoo model {name!r}: device={device!r} is none that PyTorch knows; "
+            f"zoo model {name!r}: device={device!r} is not a PyTorch device; "
             'try "meta", "cpu" or "cuda:0"'
         ) from error
     if place.type == "cuda" and not torch.cuda.is_available():
@@ -151,9 +151,9 @@ def _letters(name: str) -> str:
 
 def _unknown(name: str, spelled: str) -> str:
     close: Sequence[str] = difflib.get_close_matches(spelled, names(), n=4, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "nothing is close."
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "no name is similar."
     return (
-        f"the zoo has no model {name!r}: {hint} zoo.names() lists all; names with numbers are "
+        f"the zoo has no model {name!r}: {hint} zoo.names() lists all; other sizes: "
         "wresnet-<50|101|152>-<width>, rnn-<layers>-<hidden>, brnn-<layers>-<hidden> "
         "(hidden as 8k or 1024), nasnet-<R>, inception-<scale>, transformer-<hidden>, "
         "gpt-<layers>-<width>, llama-8b-<layers>, rnnlm-<steps>"

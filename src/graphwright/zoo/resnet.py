@@ -6,8 +6,8 @@ A bottleneck block in stage s (0 to 3), with base 64 and widening scalar W:
      \\______________ identity, or 1x1 where the shape changes _____________/
 
 W multiplies every channel count, the stem's and the residual path's too, so each convolution is
-widened both in and out and the weights grow with W squared (Tofu, section 7.1). That is unlike the
-"wide_resnet" found elsewhere, which widens the inner convolution alone. With 4-byte weights, their
+widened both in and out and the weights grow with W squared (Tofu, section 7.1). The "wide_resnet"
+of other libraries widens only the inner convolution. With 4-byte weights, their
 gradients and one history tensor, 3 x weights comes to 65.0 GiB for depth 152 and W = 10: Tofu's
 Table 2 (65.1) is in units of 2^30 bytes; its twelve wide ResNets all come out within 2.5%.
 TensorOpt's (table 1) has 7.3 GB of weights and no sizes given: depth 50 and W = 9 come nearest.

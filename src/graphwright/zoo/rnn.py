@@ -128,10 +128,10 @@ class RNNTC(nn.Module):
 
 
 class NasCell(nn.Module):
-    """The recurrent cell found by neural architecture search (Zoph and Le, 2017).
+    """The recurrent cell of a neural architecture search (Zoph and Le, 2017).
 
-    Its eight branches have separate linear maps, as TASO takes them (section 2.9.1): joining those
-    is left to the rewriter.
+    Its eight branches have separate linear maps, as in TASO (section 2.9.1), which merges them by
+    rewriting.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:

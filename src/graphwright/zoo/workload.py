@@ -1,4 +1,4 @@
-"""What the zoo hands out: an `Entry` describes a model, a `Workload` is one ready to train.
+"""An `Entry` describes a model of the zoo; a `Workload` is one training step of it.
 
 A workload is one training step in parts: `loss_fn(model(inputs), targets)` for `batch = (inputs,
 targets)`, then a step of `optimizer(model.parameters(), **optimizer_options)`. Inputs are a tensor,
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphwright.capture import capture
+from graphwright.capture import prepare
 from graphwright.ir import Graph
 
 Inputs = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
@@ -45,22 +45,16 @@ class Workload:
 
     @property
     def num_parameters(self) -> int:
-        """How many weights the model has; a tied weight counts once."""
+        """The number of weights of the model; a tied weight counts once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def capture(self) -> Graph:
         """The graph of this training step."""
-        return capture(
-            self.model,
-            self.loss_fn,
-            self.batch,
-            optimizer=self.optimizer,
-            optimizer_options=self.optimizer_options,
-        )
+        return prepare(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class RandomTensors:
     """Random tensors from a seeded generator; on the meta device, tensors without storage."""
 
     device: torch.device

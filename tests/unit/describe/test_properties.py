@@ -4,8 +4,8 @@ import pytest
 
 from calls import find_properties
 from graphwright.describe import Types, cost, describe
-from graphwright.describe.language import Max, Sum, function, where
-from graphwright.describe.registry import _DESCRIPTIONS
+from graphwright.describe.language.registry import _DESCRIPTIONS
+from graphwright.describe.language.syntax import Max, Sum, function, where
 from graphwright.ir import TensorType
 
 exp = function("exp")

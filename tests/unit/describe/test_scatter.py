@@ -2,7 +2,7 @@
 
 from calls import find_splits
 from graphwright.describe import Concat, Mask
-from graphwright.describe.language import Max, Sum, equal, where
+from graphwright.describe.language.syntax import Max, Sum, equal, where
 
 SHAPES = [(6,), (6, 4)], [(10, 4)]
 

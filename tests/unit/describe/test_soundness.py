@@ -4,7 +4,7 @@ import pytest
 
 from calls import find_properties, find_refusals, find_splits, types
 from graphwright.describe import Combine, Concat, Same, make_description, splits_of
-from graphwright.describe.language import Max, Sum, constant, equal, expect, fixed, where
+from graphwright.describe.language.syntax import Max, Sum, constant, equal, expect, fixed, where
 from graphwright.errors import DescriptionError, MisalignedSplit
 
 # -- attributes and sizes that are used in several places ---------------------------------------------
@@ -210,12 +210,12 @@ def test_python_cannot_decide_by_an_element():
 
 
 def test_a_range_may_not_depend_on_an_index():
-    with pytest.raises(DescriptionError, match="the same range everywhere"):
+    with pytest.raises(DescriptionError, match="an extent must not depend on an index"):
         find_splits(lambda x: lambda i: Sum(lambda k: x[k], over=i + 1), [(6,)], [(6,)])
 
 
 def test_an_input_may_not_have_the_name_of_an_output():
-    with pytest.raises(DescriptionError, match="name the input otherwise"):
+    with pytest.raises(DescriptionError, match="rename the input"):
         find_splits(lambda out: lambda i: out[i] * 2, [(6,)], [(6,)])
 
 

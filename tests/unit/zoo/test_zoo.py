@@ -360,7 +360,7 @@ def test_unknown_names_suggest_close_ones(name: str, suggestion: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "quetzalcoatl"])
 def test_names_close_to_nothing_say_so(name: str) -> None:
-    with pytest.raises(UnknownModel, match="nothing is close"):
+    with pytest.raises(UnknownModel, match="no name is similar"):
         zoo.entry(name)
 
 

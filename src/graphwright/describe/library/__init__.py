@@ -1,4 +1,4 @@
-"""The operators of PyTorch, described; one file per family. Importing this package registers them all."""
+"""Descriptions of PyTorch's operators, one file per family; importing registers them all."""
 
 from importlib import import_module
 from pkgutil import iter_modules

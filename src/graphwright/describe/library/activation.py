@@ -1,6 +1,6 @@
 """Activation functions and their gradients.
 
-A gradient operator takes the gradient g of its forward's output, and the forward's input x or output y.
+A gradient operator takes the output gradient g and the forward input x or output y.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import nan, pi, sqrt
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Tensor, instead, random, where
+from graphwright.describe.language import Expr, Int, Tensor, describe, instead, random, where
 from graphwright.describe.library.elementwise import (
     absolute,
     bounded,
@@ -24,13 +23,12 @@ from graphwright.describe.library.elementwise import (
     sigmoid,
     tanh,
 )
-from graphwright.describe.registry import describe
 
 Tensors = Sequence[Tensor]
 
-SIXTH = 0.1666666716337204  # 1/6 in single precision, as the kernel has it for every dtype
+SIXTH = 0.1666666716337204  # 1/6 in single precision, as in the kernel for every dtype
 
-# -- piecewise linear -------------------------------------------------------------------------------
+# -- piecewise linear ----------------------------------------------------------------------------
 
 elementwise("aten.relu", lambda x: maximum(x, 0))
 elementwise("aten.relu6", lambda x: bounded(x, 0, 6))
@@ -70,7 +68,7 @@ def prelu_backward(g: Tensor, x: Tensor, w: Tensor):
     )
 
 
-# -- smooth -----------------------------------------------------------------------------------------
+# -- smooth --------------------------------------------------------------------------------------
 
 elementwise("aten.sigmoid_backward", lambda g, y: g * (y * (1 - y)))
 elementwise("aten.tanh_backward", lambda g, y: g * (1 - y * y))
@@ -156,11 +154,11 @@ elementwise(
     lambda g, x, z: g * (where(x < 0, 1, 0) - where(x < 0, 1, -1) * (z / (1 + z))),
 )
 
-# -- random slopes in training; otherwise their mean ------------------------------------------------
+# -- random slopes in training; otherwise their mean ---------------------------------------------
 
 
 def mean_slope(x: Expr, noise: Expr, lower: Expr, upper: Expr) -> Expr:
-    """Beside x, the tensor for the noise is only there for its shape."""
+    """The mean slope; the noise tensor is read only for its shape."""
     return where(True, where(x > 0, x, x * ((lower + upper) / 2)), noise)
 
 
@@ -185,7 +183,7 @@ def rrelu_backward(
 elementwise("aten.rrelu_with_noise_backward", rrelu_backward)
 
 
-# -- gated: one half of a dim gates the other -------------------------------------------------------
+# -- gated: one half of a dim gates the other ----------------------------------------------------
 
 
 @describe("aten.glu")

@@ -1,7 +1,8 @@
 """Pooling to a given output size, and its gradients.
 
-Output y of n covers the input rows from ``y * size // n`` up to ``ceil((y + 1) * size / n)``. Where n divides the size,
-these are windows side by side, all alike, and an average splits between them. Otherwise only batch and channels split.
+Output y of n covers the input rows from ``y * size // n`` up to ``ceil((y + 1) * size / n)``. If n
+divides the size, these are adjacent windows of equal size, and an average splits between them.
+Otherwise only batch and channels split.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf, prod
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
     ArgMax,
+    Expr,
     Int,
     Max,
     Sum,
     Tensor,
+    describe,
     equal,
     expect,
     fixed,
@@ -24,21 +26,20 @@ from graphwright.describe.language import (
     where,
 )
 from graphwright.describe.library.pooling import flat, max_pool
-from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
 Element = Callable[..., Expr]
 
 
 def even_windows(sizes: Ints, num_out: Ints) -> list[Int] | None:
-    """The size of all windows, where they are alike."""
+    """The size of the windows, if all are equal."""
     if all(n % m == 0 for n, m in zip(sizes, num_out, strict=True)):
         return [fixed(n // m) for n, m in zip(sizes, num_out, strict=True)]
     return None
 
 
 def bounds(y: Int, size: Int, num_out: Int) -> tuple[Int, Int]:
-    """The first row of window y, and the first after it."""
+    """The first row of window y, and the first row after it."""
     return y * size // num_out, ((y + 1) * size + num_out - 1) // num_out
 
 
@@ -51,11 +52,11 @@ def within(rows: Ints, y: Ints, sizes: Ints, num_out: Ints) -> Expr:
 
 
 def area(y: Ints, sizes: Ints, num_out: Ints) -> Int | int:
-    """How many elements window y has."""
+    """The number of elements of window y."""
     return prod((end - start for start, end in map(bounds, y, sizes, num_out)), start=1)
 
 
-# -- average --------------------------------------------------------------------------------------
+# -- average -------------------------------------------------------------------------------------
 
 
 def average(rank: int, x: Tensor, out: Tensor) -> Element:
@@ -78,7 +79,7 @@ def average(rank: int, x: Tensor, out: Tensor) -> Element:
 
 
 def average_backward(rank: int, g: Tensor, x: Tensor) -> Element:
-    """Each element gets its share of the gradients of the windows it is in."""
+    """Each element gets its share of the gradients of its windows."""
     sizes, num_out = x.shape[-rank:], g.shape[-rank:]
     even = even_windows(sizes, num_out)
 
@@ -123,7 +124,7 @@ def adaptive_avg_pool3d_backward(g: Tensor, x: Tensor):
     return average_backward(3, g, x)
 
 
-# -- maximum --------------------------------------------------------------------------------------
+# -- maximum -------------------------------------------------------------------------------------
 
 
 @describe("aten.adaptive_max_pool2d", output_size=lambda outs: outs[0].shape[-2:])

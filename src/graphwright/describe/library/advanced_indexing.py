@@ -1,8 +1,8 @@
-"""Indexing with several index tensors at once, reading and writing: ``x[:, rows, columns]``.
+"""Reads and writes with several index tensors at once: ``x[:, rows, columns]``.
 
-The index tensors are broadcast against each other to a block. In the result the block stands where the first of them
-was, if they are neighbours, otherwise in front; dims without an index tensor follow in their order. Indices below 0
-count from the end.
+The index tensors broadcast to a block. If they are adjacent, the block replaces the first of them
+in the result, otherwise it comes first; the other dims follow in order. Negative indices count from
+the end.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from functools import reduce
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Any, Int, Opaque, Sum, Tensor, equal, where
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
+from graphwright.describe.language import (
+    Any,
+    Array,
+    Expr,
+    Int,
+    Opaque,
+    Sum,
+    Tensor,
+    describe,
+    equal,
+    where,
+)
 
 Index = Sequence[Int]
 
@@ -29,10 +37,10 @@ def index(x: Tensor, *indices: Tensor | None):
             *map(everything, [x, *held])
         )
         return lambda *i: picked[i]
-    block = Block(x, indices)
+    block = IndexBlock(x, indices)
 
     def element(*i: Int) -> Expr:
-        position, others = block.take_apart(i)
+        position, others = block.split_index(i)
         rest = iter(others)
         return x[
             tuple(next(rest) if t is None else from_start(t[position], n) for t, n in block.dims)
@@ -48,7 +56,7 @@ def index_put(x: Tensor, *given: Tensor | None, accumulate: bool):
     mask_at = mask_position(indices)
     if mask_at is not None:
         return put_masked(x, indices, mask_at, values, accumulate)
-    block = Block(x, indices)
+    block = IndexBlock(x, indices)
 
     def element(*i: Int) -> Expr:
         others = [k for k, (t, _) in zip(i, block.dims, strict=True) if t is None]
@@ -62,7 +70,7 @@ def index_put(x: Tensor, *given: Tensor | None, accumulate: bool):
             return reduce(Expr.__and__, tests)
 
         def arriving(*position: Int) -> Expr:
-            return where(met(position), values[block.put_together(position, others)], 0)
+            return where(met(position), values[block.join_index(position, others)], 0)
 
         total = Sum(arriving, over=block.shape)
         if accumulate:
@@ -85,8 +93,8 @@ def masked_scatter_backward(g: Tensor, mask: Tensor, *, out: Tensor):
     return lambda *i: picked(everything(g), everything(mask), *sizes)[i]
 
 
-class Block:
-    """How the dims of x, the block of its index tensors and the result belong together."""
+class IndexBlock:
+    """Maps between the dims of x, the block of its index tensors, and the result."""
 
     def __init__(self, x: Tensor, indices: Sequence[Tensor | None]) -> None:
         given = [*indices, *[None] * (x.rank - len(indices))]
@@ -100,38 +108,38 @@ class Block:
             for k in range(self.rank, 0, -1)
         ]
 
-    def take_apart(self, i: Index) -> tuple[Index, Index]:
-        """A result's index as the position in the block, and the indices of x that have no tensor."""
+    def split_index(self, i: Index) -> tuple[Index, Index]:
+        """Split an index of the result into the position in the block and the other indices."""
         end = self.first + self.rank
         return i[self.first : end], (*i[: self.first], *i[end:])
 
-    def put_together(self, position: Index, others: Index) -> tuple[Int, ...]:
-        """The index of the result, from the same."""
+    def join_index(self, position: Index, others: Index) -> tuple[Int, ...]:
+        """Combine them into an index of the result."""
         return (*others[: self.first], *position, *others[self.first :])
 
 
 def broadcast(sizes: Sequence[Int]) -> Int:
-    """The size that dims of these sizes are broadcast to."""
+    """The size that dims of these sizes broadcast to."""
     return next((n for n in sizes if n != 1), sizes[0])
 
 
 def from_start(place: Expr, size: Int) -> Expr:
-    """An index that may count from the end, as one that does not."""
+    """Convert a negative index, which counts from the end."""
     return where(place < 0, place + size, place)
 
 
-# -- masks ------------------------------------------------------------------------------------------
+# -- masks ---------------------------------------------------------------------------------------
 
 
 def mask_position(indices: Sequence[Tensor | None]) -> int | None:
-    """Which of the index tensors is a mask."""
+    """The position of the first boolean index tensor, or None."""
     return next((n for n, t in enumerate(indices) if t is not None and t.dtype == "bool"), None)
 
 
 def put_masked(
     x: Tensor, indices: Sequence[Tensor | None], at: int, values: Tensor, accumulate: bool
 ):
-    """One value put wherever a mask says; anything else depends on how many elements come before."""
+    """Put one value where a mask is true; any other case depends on preceding elements."""
     mask = indices[at]
     assert mask is not None
     held = [t for t in indices if t is not None]
@@ -156,26 +164,26 @@ def put_masked(
 
 
 def spread(known: Sequence[bool], tensors: Sequence[Array]) -> tuple[Array | slice, ...]:
-    """Index tensors with a full slice in each hole."""
+    """The index tensors, with a full slice for each missing one."""
     rest = iter(tensors)
     return tuple(next(rest) if there else slice(None) for there in known)
 
 
 def fill_masked(x: Array, mask: Array, source: Array) -> Array:
-    """The masked elements of x taken from source, in order."""
+    """Replace the masked elements of x by those of source, in order."""
     made, chosen = (a.copy() for a in np.broadcast_arrays(x, mask))
     made[chosen] = source.ravel()[: int(chosen.sum())]
     return made
 
 
 def pick_masked(g: Array, mask: Array, *sizes: int) -> Array:
-    """The masked elements of g in order, and zeros for what the source had in excess."""
-    found = np.zeros(int(np.prod(sizes)), g.dtype)
+    """The masked elements of g in order, followed by zeros for the rest of the source."""
+    gradient = np.zeros(int(np.prod(sizes)), g.dtype)
     chosen = g[np.broadcast_to(mask, g.shape)]
-    found[: len(chosen)] = chosen
-    return found.reshape([int(n) for n in sizes])
+    gradient[: len(chosen)] = chosen
+    return gradient.reshape([int(n) for n in sizes])
 
 
 def everything(x: Tensor) -> Expr:
-    """All of a tensor, for an opaque function."""
+    """The whole tensor, for an opaque function."""
     return x[(slice(None),) * x.rank]

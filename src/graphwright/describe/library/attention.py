@@ -1,15 +1,15 @@
 """Scaled dot-product attention as one kernel, and its gradients.
 
     score[l, m] = scale * q[l] . k[m] + mask[l, m]        over queries l and keys m
-    out[l]      = softmax over m of score, times v[m]     logsumexp[l] is kept for the backward pass
+    out[l]      = softmax over m of score, times v[m]     logsumexp[l] is saved for backward
 
-Forward splits along batch, heads and queries. The backward kernel rebuilds the weights as
-``exp(score - logsumexp)``, so it splits along queries (the gradients of keys and values are summed) and along keys
-(that of the queries is). The kernels want one width for all, so it is whole in every part. Under a causal mask the
-position of a query is a value, and only batch and heads split.
+Forward splits along batch, heads and queries. The backward kernel recomputes the weights as
+``exp(score - logsumexp)``, so it splits along queries (summing the gradients of keys and values)
+and along keys (summing that of the queries). All tensors need the same width, so it does not split.
+With a causal mask the position of a query is a value, and only batch and heads split.
 
-There may be fewer heads of keys and values than of queries: query head h then uses key head ``h // n`` where n heads
-share one, and heads split between such groups.
+If n query heads share one key head, query head h uses key head ``h // n``, and heads split between
+these groups.
 """
 
 from __future__ import annotations
@@ -17,39 +17,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Max, Sum, Tensor, expect, fixed, function, where
-from graphwright.describe.registry import describe
+from graphwright.describe.language import (
+    Expr,
+    Int,
+    Max,
+    Sum,
+    Tensor,
+    describe,
+    expect,
+    fixed,
+    function,
+    where,
+)
 
 exp, log, sqrt = map(function, ("exp", "log", "sqrt"))
 
 
 class Heads:
-    """Which head of the keys and values a head of the queries uses, and the other way round."""
+    """Maps between the heads of queries and those of keys and values."""
 
     def __init__(self, q: Tensor, k: Tensor) -> None:
         self.shared = q.shape[1] != k.shape[1]
         self.num = fixed(q.shape[1] // k.shape[1]) if self.shared else 1
 
     def of_keys(self, h: Int) -> Int:
-        """The key head that query head h uses."""
+        """The key head of query head h."""
         return h // self.num if self.shared else h
 
     def add_up(self, body: Callable[[Int, Int], Expr], h: Int, num_queries: Int) -> Expr:
-        """The sum of `body` over the query heads that use key head h, and over all queries."""
+        """The sum of `body` over the query heads of key head h and over all queries."""
         if not self.shared:
             return Sum(lambda l: body(h, l), over=num_queries)
         return Sum(lambda r, l: body(h * self.num + r, l), over=(self.num, num_queries))
 
 
 def scaling(q: Tensor, scale: float | None) -> object:
-    """The factor of the products."""
+    """The scale of the scores."""
     return 1 / sqrt(q.shape[3]) if scale is None else scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """How much query l of head h attends to key m of key head j, before the softmax."""
+    """The score of query l of head h and key m of key head j, before the softmax."""
 
     q: Tensor
     k: Tensor
@@ -91,7 +100,10 @@ def attention(
 
 
 @describe("aten._scaled_dot_product_flash_attention_for_cpu_backward")
-def attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, mask: Tensor | None, *, is_causal: bool, scale: float | None):  # fmt: skip
+def attention_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, mask: Tensor | None,
+    *, is_causal: bool, scale: float | None,
+):  # fmt: skip
     heads = Heads(q, k)
     score = Scores(q=q, k=k, mask=mask, is_causal=is_causal, scale=scale)
 

@@ -1,7 +1,7 @@
 """Batch normalisation.
 
-In training it reduces over all dims but the channels, so only these split (the capture stage therefore writes it
-out as sums, which split along the batch too); in evaluation it is element-wise.
+In training it reduces over all dims but the channels, so only these split. (Capture therefore
+decomposes it into sums, which also split along the batch.) In evaluation it is element-wise.
 """
 
 from __future__ import annotations
@@ -9,17 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, constant, function, ignored
+from graphwright.describe.language import (
+    Expr,
+    Int,
+    Sum,
+    Tensor,
+    constant,
+    describe,
+    function,
+    ignored,
+)
 from graphwright.describe.library.normalisation import affine, square
-from graphwright.describe.registry import describe
 
 Element = Callable[..., Expr]
 sqrt = function("sqrt")
 
 
 def statistics(x: Tensor) -> tuple[Element, Element]:
-    """Each channel's mean, and its variance around a given one, in this batch."""
+    """The mean of each channel in this batch, and the variance around a given mean."""
     others = (x.shape[0], *x.shape[2:])
 
     def mean(c: Int) -> Expr:
@@ -32,25 +39,28 @@ def statistics(x: Tensor) -> tuple[Element, Element]:
 
 
 def inverse(variance: Expr, eps: float) -> Expr:
-    """The inverse deviation."""
+    """The inverse standard deviation."""
     return 1 / sqrt(variance + eps)
 
 
 def nothing(_: Int) -> Expr:
-    """The elements of the empty statistics that a kernel returns in evaluation."""
+    """An element of the empty statistics that the kernel returns in evaluation."""
     return constant(0)
 
 
-def beside(value: Expr, unused: Sequence[Tensor | None], c: Int) -> Expr:
-    """The value; statistics that do not enter it are still those of the same channels."""
+def with_unused(value: Expr, unused: Sequence[Tensor | None], c: Int) -> Expr:
+    """The value, reading unused statistics so that they are cut along the same channels."""
     return sum((ignored(t[c]) for t in unused if t is not None), start=value)
 
 
 @describe("aten.native_batch_norm", "aten._native_batch_norm_legit")
-def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, *, training: bool, eps: float):  # fmt: skip
+def batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, *, training: bool, eps: float,
+):  # fmt: skip
     if training:
         out, mean, invstd = batch_norm_no_stats(x, weight, bias, eps=eps)
-        return out, lambda c: beside(mean(c), [running_mean, running_var], c), invstd
+        return out, lambda c: with_unused(mean(c), [running_mean, running_var], c), invstd
     assert running_mean is not None and running_var is not None
     return batch_norm_no_training(x, weight, bias, running_mean, running_var, eps=eps)
 
@@ -69,7 +79,9 @@ def batch_norm_no_stats(x: Tensor, weight: Tensor | None, bias: Tensor | None, *
 
 
 @describe("aten._native_batch_norm_legit_no_training")
-def batch_norm_no_training(x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, *, eps: float):  # fmt: skip
+def batch_norm_no_training(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, *, eps: float
+):
     def out(n: Int, c: Int, *y: Int) -> Expr:
         return affine((x[(n, c, *y)] - mean[c]) * inverse(var[c], eps), weight, bias, [c])
 
@@ -77,7 +89,10 @@ def batch_norm_no_training(x: Tensor, weight: Tensor | None, bias: Tensor | None
 
 
 @describe("aten._native_batch_norm_legit_functional")
-def batch_norm_functional(x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, *, training: bool, momentum: float, eps: float):  # fmt: skip
+def batch_norm_functional(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, *, training: bool, momentum: float, eps: float,
+):  # fmt: skip
     outs = batch_norm(x, weight, bias, running_mean, running_var, training=training, eps=eps)
     if not training:
         return *outs, lambda c: running_mean[c], lambda c: running_var[c]
@@ -94,7 +109,11 @@ def batch_norm_functional(x: Tensor, weight: Tensor | None, bias: Tensor | None,
 
 
 @describe("aten.native_batch_norm_backward")
-def batch_norm_backward(g: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, *, train: bool, eps: float):  # fmt: skip
+def batch_norm_backward(
+    g: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, *,
+    train: bool, eps: float,
+):  # fmt: skip
     others = (x.shape[0], *x.shape[2:])
     running = (running_mean, running_var)
     (mean, spread), unused = ((save_mean, save_invstd), running) if train else (running, ())
@@ -105,7 +124,8 @@ def batch_norm_backward(g: Tensor, x: Tensor, weight: Tensor | None, running_mea
         return (x[(n, c, *y)] - mean[c]) * invstd(c)
 
     def grad_weight(c: Int) -> Expr:
-        return beside(Sum(lambda n, *y: g[(n, c, *y)] * normal(n, c, *y), over=others), unused, c)
+        total = Sum(lambda n, *y: g[(n, c, *y)] * normal(n, c, *y), over=others)
+        return with_unused(total, unused, c)
 
     def grad_bias(c: Int) -> Expr:
         return Sum(lambda n, *y: g[(n, c, *y)], over=(g.shape[0], *g.shape[2:]))

@@ -1,17 +1,15 @@
 """Convolutions in any number of spatial dims, and their gradients.
 
-With groups, output channel co belongs to group ``co // cog`` and reads the ``cig`` input channels of that group; cog is
-the same in every part, so a grouped convolution splits between groups. ``groups`` itself restates the shapes.
+With groups, output channel co reads the ``cig`` input channels of its group ``co // cog``. cog is
+the same in every part, so a grouped convolution splits between groups. ``groups`` restates shapes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, expect, fixed, where
+from graphwright.describe.language import Expr, Int, Sum, Tensor, describe, expect, fixed, where
 from graphwright.describe.library.windows import covering, window
-from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
 
@@ -20,7 +18,10 @@ Ints = Sequence[Int]
     "aten.convolution",
     groups=lambda x, w, out, transposed: (out if transposed else x).shape[1] // w.shape[1],
 )
-def convolution(x: Tensor, w: Tensor, bias: Tensor | None, *, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: Int, out: Tensor):  # fmt: skip
+def convolution(
+    x: Tensor, w: Tensor, bias: Tensor | None, *, stride: Ints, padding: Ints, dilation: Ints,
+    transposed: bool, output_padding: Ints, groups: Int, out: Tensor,
+):  # fmt: skip
     if transposed:
         expect_sizes(x, w, out, stride, padding, dilation, output_padding)
     body = (spread if transposed else gather)(x, w, stride, padding, dilation, groups)
@@ -32,7 +33,10 @@ def convolution(x: Tensor, w: Tensor, bias: Tensor | None, *, stride: Ints, padd
     input_size=lambda out: out.shape,
     groups=lambda g, w, out, transposed: (g if transposed else out).shape[1] // w.shape[1],
 )
-def convolution_grad_input(g: Tensor, w: Tensor, *, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: Int):  # fmt: skip
+def convolution_grad_input(
+    g: Tensor, w: Tensor, *, stride: Ints, padding: Ints, dilation: Ints, transposed: bool,
+    groups: Int,
+):  # fmt: skip
     return (gather if transposed else spread)(g, w, stride, padding, dilation, groups)
 
 
@@ -41,7 +45,10 @@ def convolution_grad_input(g: Tensor, w: Tensor, *, stride: Ints, padding: Ints,
     weight_size=lambda out: out.shape,
     groups=lambda g, x, out, transposed: (g if transposed else x).shape[1] // out.shape[1],
 )
-def convolution_grad_weight(g: Tensor, x: Tensor, *, weight_size: Ints, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, groups: Int):  # fmt: skip
+def convolution_grad_weight(
+    g: Tensor, x: Tensor, *, weight_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    transposed: bool, groups: Int,
+):  # fmt: skip
     a, b = (x, g) if transposed else (g, x)
     channel = group_channel(weight_size[0], weight_size[1], groups)
     return lambda co, ci, *d: Sum(
@@ -55,7 +62,7 @@ def convolution_grad_weight(g: Tensor, x: Tensor, *, weight_size: Ints, stride: 
 def gather(
     x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, groups: Int
 ) -> Callable[..., Expr]:
-    """Each output element gathers a window of x."""
+    """Each output element reads a window of x."""
     channel = group_channel(w.shape[0], w.shape[1], groups)
     return lambda b, co, *y: Sum(
         lambda ci, *d: (
@@ -68,7 +75,7 @@ def gather(
 def spread(
     g: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, groups: Int
 ) -> Callable[..., Expr]:
-    """Each element of g is spread over a window of the output; seen from there, a gather with division."""
+    """Each element of g contributes to a window of the output: a gather with division."""
     cog = w.shape[0] if groups == 1 else fixed(w.shape[0] // groups)
     cig = w.shape[1]
 
@@ -85,14 +92,18 @@ def spread(
     return element
 
 
-def expect_sizes(x: Tensor, w: Tensor, out: Tensor, stride: Ints, padding: Ints, dilation: Ints, extra: Ints) -> None:  # fmt: skip
-    """A transposed kernel computes its output's sizes, padding both sides alike, so few parts come out right."""
-    for n, m, k, s, p, d, e in zip(out.shape[2:], x.shape[2:], w.shape[2:], stride, padding, dilation, extra, strict=True):  # fmt: skip
+def expect_sizes(
+    x: Tensor, w: Tensor, out: Tensor, stride: Ints, padding: Ints, dilation: Ints, extra: Ints
+) -> None:
+    """A transposed kernel computes its output sizes with equal padding on both sides."""
+    sizes = zip(out.shape[2:], x.shape[2:], w.shape[2:], strict=True)
+    steps = zip(stride, padding, dilation, extra, strict=True)
+    for (n, m, k), (s, p, d, e) in zip(sizes, steps, strict=True):
         expect(n, (m - 1) * s - 2 * p + d * (k - 1) + e + 1)
 
 
 def group_channel(num_out: Int, num_in: Int, groups: Int) -> Callable[[Int, Int], Int]:
-    """The input channel that is number ci in the group of output channel co."""
+    """Map (co, ci) to the ci-th input channel of the group of output channel co."""
     if groups == 1:
         return lambda co, ci: ci
     per_group = fixed(num_out // groups)

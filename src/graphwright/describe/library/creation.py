@@ -1,7 +1,8 @@
-"""Tensors made from attributes alone, and random ones.
+"""Tensors made only from attributes, and random tensors.
 
-A ``size`` only restates the shape of the output. A random number belongs to its place in the whole output, so a random
-operator splits like an element-wise function of the position; what reads a tensor for its shape alone says so by `instead`.
+``size`` restates the shape of the output. A random number depends on its position in the whole
+output, so a random operator splits like an element-wise function of the position; `instead` reads a
+tensor only for its shape.
 """
 
 from __future__ import annotations
@@ -10,48 +11,56 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Opaque, Tensor, equal, instead, random, where
+from graphwright.describe.language import (
+    Array,
+    Expr,
+    Int,
+    Opaque,
+    Tensor,
+    describe,
+    equal,
+    instead,
+    random,
+    where,
+)
 from graphwright.describe.library.elementwise import absolute, elementwise
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
 
 Number = Int | Expr | bool
 
 
-def whole_shape(out: Tensor) -> Sequence[Int]:
+def output_shape(out: Tensor) -> Sequence[Int]:
     return out.shape
 
 
-# -- one value everywhere ---------------------------------------------------------------------------
+# -- one value everywhere ------------------------------------------------------------------------
 
 
-@describe("aten.full", size=whole_shape)
+@describe("aten.full", size=output_shape)
 def full(*, fill_value: Number):
     return lambda *i: fill_value
 
 
-@describe("aten.zeros", size=whole_shape)
+@describe("aten.zeros", size=output_shape)
 def zeros():
     return lambda *i: 0
 
 
-@describe("aten.ones", size=whole_shape)
+@describe("aten.ones", size=output_shape)
 def ones():
     return lambda *i: 1
 
 
-@describe("aten.new_full", size=whole_shape)
+@describe("aten.new_full", size=output_shape)
 def new_full(x: Tensor, *, fill_value: Number):
     return lambda *i: fill_value
 
 
-@describe("aten.new_zeros", size=whole_shape)
+@describe("aten.new_zeros", size=output_shape)
 def new_zeros(x: Tensor):
     return lambda *i: 0
 
 
-@describe("aten.new_ones", size=whole_shape)
+@describe("aten.new_ones", size=output_shape)
 def new_ones(x: Tensor):
     return lambda *i: 1
 
@@ -65,7 +74,7 @@ elementwise("aten.full_like", lambda x, *, fill_value: where(True, fill_value, x
 elementwise("aten.zeros_like", lambda x: where(True, 0, x))
 elementwise("aten.ones_like", lambda x: where(True, 1, x))
 
-# -- values that follow the index -------------------------------------------------------------------
+# -- values that follow the index ----------------------------------------------------------------
 
 
 @describe("aten.arange.start_step", end=lambda start, step, out: start + out.shape[0] * step)
@@ -104,17 +113,17 @@ _describe_triangle("tril_indices", np.tril_indices)
 _describe_triangle("triu_indices", np.triu_indices)
 
 
-# -- random -----------------------------------------------------------------------------------------
+# -- random --------------------------------------------------------------------------------------
 
 
 @describe(
-    "aten.empty.memory_format", "aten.empty_strided", "aten.empty_permuted", size=whole_shape
+    "aten.empty.memory_format", "aten.empty_strided", "aten.empty_permuted", size=output_shape
 )  # fmt: skip
 def empty():
     return lambda *i: random("uninitialised")
 
 
-@describe("aten.new_empty", "aten.new_empty_strided", size=whole_shape)
+@describe("aten.new_empty", "aten.new_empty_strided", size=output_shape)
 def new_empty(x: Tensor):
     return lambda *i: random("uninitialised")
 
@@ -122,15 +131,15 @@ def new_empty(x: Tensor):
 elementwise("aten.empty_like", lambda x: instead(random("uninitialised"), x))
 
 
-@describe("aten.rand", "aten.randn", "aten.randint", "aten.randint.low", size=whole_shape)
+@describe("aten.rand", "aten.randn", "aten.randint", "aten.randint.low", size=output_shape)
 def drawn():
     return lambda *i: random("number")
 
 
 for _op in (
-    "aten.rand_like", "aten.randn_like", "aten.randint_like", "aten.randint_like.low_dtype", "aten.uniform",
-    "aten.normal_functional", "aten.exponential", "aten.log_normal", "aten.cauchy", "aten.geometric",
-    "aten.poisson", "aten._standard_gamma",
+    "aten.rand_like", "aten.randn_like", "aten.randint_like", "aten.randint_like.low_dtype",
+    "aten.uniform", "aten.normal_functional", "aten.exponential", "aten.log_normal", "aten.cauchy",
+    "aten.geometric", "aten.poisson", "aten._standard_gamma",
 ):  # fmt: skip
     elementwise(_op, lambda x: instead(random("number"), x))
 
@@ -143,7 +152,7 @@ elementwise("aten.bernoulli", lambda x: random("uniform") < x)
 elementwise("aten.bernoulli.p", lambda x, *, p: instead(random("uniform") < p, x))
 
 
-# Numbers that depend on each other are drawn by one part.
+# Random numbers that depend on each other: one part draws them all.
 
 
 @describe("aten.randperm")

@@ -1,13 +1,13 @@
-"""Operators that work on each element alone: arithmetic, comparison, choice and copies.
+"""Element-wise operators: arithmetic, comparisons, selections and copies.
 
-Such an operator is a function of scalars, so that function is all that is written here:
+Such an operator is described by a function of scalars:
 
     elementwise("aten.lerp.Scalar", lambda a, b, *, weight: a + weight * (b - a))
 
-The function's positional parameters become the operator's tensors, broadcast against each other; its keyword-only
-parameters stay attributes. ``aten.pow`` also takes numbers in place of tensors: the same function serves, with the
-parameters that are attributes then named at the end. Where a value depends on no element of a tensor, as in `fill`, the
-tensor still gives the shape: ``where(True, value, x)``.
+Positional parameters are the operator's tensors, which broadcast; keyword-only parameters are
+attributes. For overloads that take a number in place of a tensor (``aten.pow``), the last arguments
+of `elementwise` name the parameters that are attributes. If a value does not depend on a tensor, as
+in `fill`, the tensor still gives the shape: ``where(True, value, x)``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from functools import wraps
 from inspect import Parameter, signature
 from math import pi
 
-from graphwright.describe.expression import Expr, Operand
-from graphwright.describe.language import Int, Tensor, equal, function, where
-from graphwright.describe.registry import describe
+from graphwright.describe.language import (
+    Expr,
+    Int,
+    Operand,
+    Tensor,
+    describe,
+    equal,
+    function,
+    where,
+)
 
 Body = Callable[..., object]
 
 
 def elementwise(op: str, scalar: Body, *attributes: str) -> None:
-    """Describe `op` by a function of scalars, in which the parameters `attributes` are attributes."""
+    """Describe `op` by a function of scalars whose parameters `attributes` are attributes."""
     given = signature(scalar).parameters.values()
     attrs = [p.name for p in given if p.kind is Parameter.KEYWORD_ONLY or p.name in attributes]
     tensors = [p.name for p in given if p.name not in attrs]
@@ -39,19 +46,20 @@ def elementwise(op: str, scalar: Body, *attributes: str) -> None:
 
 
 def set_parameters(description: Body, tensors: list[str], attrs: list[str]) -> None:
-    """Let `description` declare these tensors and attributes."""
+    """Set the signature of `description` to these tensors and attributes."""
     parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in tensors]
     parameters += [Parameter(name, Parameter.KEYWORD_ONLY) for name in attrs]
-    description.__signature__ = signature(description).replace(parameters=parameters)  # type: ignore[attr-defined]
+    declared = signature(description).replace(parameters=parameters)
+    description.__signature__ = declared  # type: ignore[attr-defined]
 
 
 def elements(tensors: tuple[Tensor | None, ...], index: tuple[Int, ...]) -> list[Expr | None]:
-    """What each of `tensors` holds at `index`."""
+    """The elements of `tensors` at `index`."""
     return [None if t is None else t[index] for t in tensors]
 
 
 def binary(name: str, scalar: Body) -> None:
-    """Describe the overloads of `name` with a tensor and with a number as the `other` operand."""
+    """Describe the overloads of `name` whose `other` operand is a tensor or a number."""
     elementwise(f"{name}.Tensor", scalar)
     elementwise(f"{name}.Scalar", scalar, "other")
 
@@ -59,22 +67,9 @@ def binary(name: str, scalar: Body) -> None:
 absolute, sign, exp, expm1, log, log1p, log2, log10, sqrt, erf = map(
     function, ("abs", "sign", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "erf")
 )
-sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh = map(
-    function,
-    (
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-    ),
+sin, cos, tan, asin, acos, atan = map(function, ("sin", "cos", "tan", "asin", "acos", "atan"))
+sinh, cosh, tanh, asinh, acosh, atanh = map(
+    function, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 )
 floor, ceil, trunc, nearest, isnan, isinf, cast = map(
     function, ("floor", "ceil", "trunc", "round", "isnan", "isinf", "cast")
@@ -88,7 +83,7 @@ def sigmoid(x: Expr) -> Expr:
     return 1 / (1 + exp(-x))
 
 
-# -- one operand ------------------------------------------------------------------------------------
+# -- one operand ---------------------------------------------------------------------------------
 
 elementwise("aten.abs", lambda x: absolute(x))
 elementwise("aten.neg", lambda x: -x)
@@ -144,7 +139,7 @@ elementwise("aten.isneginf", lambda x: equal(x, -INFINITY))
 elementwise("aten.bitwise_not", lambda x: function("bitnot")(x))
 elementwise("aten.logical_not", lambda x: ~x)
 
-# -- two operands -----------------------------------------------------------------------------------
+# -- two operands --------------------------------------------------------------------------------
 
 binary("aten.add", lambda a, other, *, alpha: a + alpha * other)
 binary("aten.sub", lambda a, other, *, alpha: a - alpha * other)
@@ -214,7 +209,7 @@ elementwise("aten.xlogy.Tensor", lambda self, other: xlogy(self, other))
 elementwise("aten.xlogy.Scalar_Other", lambda self, other: xlogy(self, other), "other")
 elementwise("aten.xlogy.Scalar_Self", lambda self, other: xlogy(self, other), "self")
 
-# -- three operands, and choices --------------------------------------------------------------------
+# -- three operands, and choices -----------------------------------------------------------------
 
 
 def bounded(x: Expr, min: Operand | None, max: Operand | None) -> Expr:
@@ -262,7 +257,7 @@ def finite(
 
 elementwise("aten.nan_to_num", finite)
 
-# -- copies -----------------------------------------------------------------------------------------
+# -- copies --------------------------------------------------------------------------------------
 
 elementwise("aten.alias", lambda x: x)
 elementwise("aten.detach", lambda x: x)

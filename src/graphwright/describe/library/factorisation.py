@@ -1,7 +1,7 @@
-"""Factorisations and solvers, each a whole matrix at a time; they split along the batch, and along right-hand sides.
+"""Matrix factorisations and solvers; they split along the batch and along right-hand sides.
 
-The determinants return an LU factorisation too, of the transpose of a matrix that lies row by row in memory, which is
-how a graph's tensors lie.
+The determinants also return an LU factorisation, which is that of the transpose, since the tensors
+of a graph are row-major.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Opaque, Tensor, constant
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
+from graphwright.describe.language import Array, Expr, Int, Opaque, Tensor, constant, describe
 
 Element = Callable[..., Expr]
 
@@ -24,7 +21,7 @@ def of_matrix(name: str, numpy: Callable[..., object], a: Tensor) -> Element:
 
 
 def status(name: str, succeeds: Callable[[Array], bool], a: Tensor) -> Element:
-    """Zero for every matrix that could be factorised."""
+    """0 for every matrix that can be factorised, else 1."""
     answer = Opaque(f"{name} status", lambda matrix: 0 if succeeds(matrix) else 1)
     return lambda *b: answer(a[(*b, slice(None), slice(None))])[()]
 
@@ -60,11 +57,11 @@ def regular(matrix: Array) -> bool:
     return bool(np.linalg.matrix_rank(matrix) == min(matrix.shape))
 
 
-# -- LU -------------------------------------------------------------------------------------------
+# -- LU ------------------------------------------------------------------------------------------
 
 
 def lu(matrix: Array, pivot: bool = True) -> tuple[Array, Array]:
-    """Both triangles in one matrix, and with which row each row was exchanged, counted from 1."""
+    """Both triangles in one matrix, and the pivots: the row swapped with each row, from 1."""
     work = np.array(matrix, dtype=float)
     rows, columns = work.shape
     pivots = np.arange(1, min(rows, columns) + 1)
@@ -79,14 +76,14 @@ def lu(matrix: Array, pivot: bool = True) -> tuple[Array, Array]:
 
 
 def unpacked(factors: Array, pivots: Array) -> Array:
-    """The matrix that was factorised."""
+    """The original matrix."""
     matrix = (np.tril(factors, -1) + np.eye(len(factors))) @ np.triu(factors)
     for k in reversed(range(len(pivots))):
         matrix[[k, pivots[k] - 1]] = matrix[[pivots[k] - 1, k]]
     return matrix
 
 
-def both(a: Tensor, transposed: bool, pivot: bool = True) -> tuple[Element, Element]:
+def lu_results(a: Tensor, transposed: bool, pivot: bool = True) -> tuple[Element, Element]:
     """The factors and the pivots of every matrix, or of its transpose."""
     turned = (lambda matrix: matrix.T) if transposed else (lambda matrix: matrix)
     return (
@@ -97,7 +94,7 @@ def both(a: Tensor, transposed: bool, pivot: bool = True) -> tuple[Element, Elem
 
 @describe("aten.linalg_lu_factor_ex")
 def lu_factor(a: Tensor, *, pivot: bool):
-    return (*both(a, False, pivot), status("lu", regular, a))
+    return (*lu_results(a, False, pivot), status("lu", regular, a))
 
 
 @describe("aten.linalg_lu_solve")
@@ -111,14 +108,16 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool, adjoint:
         along, at = ((slice(None), column), row) if left else ((row, slice(None)), column)
         given = (slice(None), slice(None))
         return Opaque("lu solve", solve)(
-            whole_of(factors, n, given), whole_of(pivots, n, given[:1]), whole_of(b, n, along)
+            batch_slice(factors, n, given),
+            batch_slice(pivots, n, given[:1]),
+            batch_slice(b, n, along),
         )[at]
 
     return element
 
 
-def whole_of(x: Tensor, batch: Sequence[Int], rest: Sequence[object]) -> Expr:
-    """x for a member of a batch to which its own is broadcast."""
+def batch_slice(x: Tensor, batch: Sequence[Int], rest: Sequence[object]) -> Expr:
+    """Slices of x for one member of a batch that x broadcasts to."""
     own = list(batch)[len(batch) - (x.rank - len(rest)) :]
     return x[(*own, *rest)]
 
@@ -139,15 +138,15 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool):
             n, along, at = i[:-2], [slice(None), i[-1]], i[-2]
         else:
             n, along, at = i[:-2], [i[-2], slice(None)], i[-1]
-        matrix = whole_of(a, n, (slice(None), slice(None)))
-        return Opaque("solve", solve)(matrix, whole_of(b, n, along))[at]
+        matrix = batch_slice(a, n, (slice(None), slice(None)))
+        return Opaque("solve", solve)(matrix, batch_slice(b, n, along))[at]
 
-    return (element, *both(a, False), status("solve", regular, a))
+    return (element, *lu_results(a, False), status("solve", regular, a))
 
 
 @describe("aten._linalg_det")
 def det(a: Tensor):
-    return (of_number("determinant", np.linalg.det, a), *both(a, True))
+    return (of_number("determinant", np.linalg.det, a), *lu_results(a, True))
 
 
 @describe("aten._linalg_slogdet")
@@ -155,20 +154,21 @@ def slogdet(a: Tensor):
     return (
         of_number("sign", lambda matrix: np.linalg.slogdet(matrix)[0], a),
         of_number("logarithm", lambda matrix: np.linalg.slogdet(matrix)[1], a),
-        *both(a, True),
+        *lu_results(a, True),
     )
 
 
-# -- others ---------------------------------------------------------------------------------------
+# -- others --------------------------------------------------------------------------------------
 
 
 @describe("aten.linalg_qr")
 def qr(a: Tensor, *, mode: str):
     if mode == "r":
         return lambda i: constant(0), of_matrix("r", lambda matrix: np.linalg.qr(matrix, "r"), a)
+    factors = lambda matrix: np.linalg.qr(matrix, mode)  # type: ignore[call-overload]
     return (
-        of_matrix("q", lambda matrix: np.linalg.qr(matrix, mode)[0], a),  # type: ignore[call-overload]
-        of_matrix("r", lambda matrix: np.linalg.qr(matrix, mode)[1], a),  # type: ignore[call-overload]
+        of_matrix("q", lambda matrix: factors(matrix)[0], a),
+        of_matrix("r", lambda matrix: factors(matrix)[1], a),
     )
 
 
@@ -204,7 +204,7 @@ def pseudo_inverse(a: Tensor, atol: Tensor | None, rtol: Tensor | None, *, hermi
     return element
 
 
-# -- triangles ------------------------------------------------------------------------------------
+# -- triangles -----------------------------------------------------------------------------------
 
 
 @describe("aten.linalg_solve_triangular")

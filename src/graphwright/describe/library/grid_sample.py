@@ -1,7 +1,7 @@
-"""Reading an image at given points, and the gradients: ``grid[n, y, x]`` holds the coordinates, -1 to 1, of output element (y, x).
+"""Sampling of an image at given points, and its gradients.
 
-The image is looked up at positions that are data, so its rows and columns stay whole; the batch, the channels and
-both dims of the grid split.
+``grid[n, y, x]`` holds the coordinates, from -1 to 1, of output element (y, x). The positions are
+data, so rows and columns of the image do not split; batch, channels and both grid dims do.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, equal, function, where
-from graphwright.describe.registry import describe
+from graphwright.describe.language import Expr, Int, Sum, Tensor, describe, equal, function, where
 
 Taps = list[tuple[Expr, Expr]]
-"""Positions in a dim, with the weight of each."""
+"""Positions in a dim, with their weights."""
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
@@ -43,18 +41,21 @@ def grid_sampler(
 
 
 @describe("aten.grid_sampler_2d_backward")
-def grid_sampler_backward(g: Tensor, x: Tensor, grid: Tensor, *, interpolation_mode: Int, padding_mode: Int, align_corners: bool, output_mask: Sequence[bool]):  # fmt: skip
+def grid_sampler_backward(
+    g: Tensor, x: Tensor, grid: Tensor, *, interpolation_mode: Int, padding_mode: Int,
+    align_corners: bool, output_mask: Sequence[bool],
+):  # fmt: skip
     mode, padding = int(interpolation_mode), int(padding_mode)
 
     def taps(n: Int, y: Sequence[Int]) -> list[tuple[Taps, Taps]]:
-        """For both dims of the image, the taps with their weights, and with the slopes of the weights."""
-        found: list[tuple[Taps, Taps]] = []
+        """For both dims of the image, the taps with their weights, and with the slopes of these."""
+        pairs: list[tuple[Taps, Taps]] = []
         for dim, size in enumerate(x.shape[2:]):
             coordinate = grid[(n, *y, 1 - dim)]
             at = unnormalised(coordinate, size, align_corners)
             slopes = slopes_of(mode, padding, at, size, align_corners)
-            found.append((taps_of(mode, padding, at, size, align_corners), slopes))
-        return found
+            pairs.append((taps_of(mode, padding, at, size, align_corners), slopes))
+        return pairs
 
     def grad_image(n: Int, c: Int, *here: Int) -> Expr:
         def share(*y: Int) -> Expr:
@@ -88,7 +89,7 @@ def total(terms: Sequence[Expr]) -> Expr:
 
 
 def slopes_of(mode: int, padding: int, at: Expr, size: Int, align_corners: bool) -> Taps:
-    """The positions around `at` in one dim, and how their weights change with the coordinate."""
+    """The positions around `at` in one dim, and the derivatives of their weights."""
     stretch = (size - 1) / 2 if align_corners else size / 2
     positions = [position for position, _ in taps_of(mode, padding, at, size, align_corners)]
     if mode == NEAREST:
@@ -105,7 +106,7 @@ def slopes_of(mode: int, padding: int, at: Expr, size: Int, align_corners: bool)
 
 
 def inside_slope(padding: int, at: Expr, size: Int, align_corners: bool) -> Expr:
-    """How a position as the padding mode takes it changes with the position."""
+    """The derivative of `inside` by the position."""
     slope = at * 0 + 1
     if padding == ZEROS:
         return slope
@@ -120,7 +121,7 @@ def inside_slope(padding: int, at: Expr, size: Int, align_corners: bool) -> Expr
 
 
 def cubic_slope(t: Expr) -> Expr:
-    """How the weight of a tap changes with its distance t."""
+    """The derivative of `cubic` by the distance t."""
     near = (3 * (SHARPNESS + 2) * t - 2 * (SHARPNESS + 3)) * t
     far = (3 * SHARPNESS * t - 10 * SHARPNESS) * t + 8 * SHARPNESS
     return where(t <= 1, near, far)
@@ -145,12 +146,12 @@ def taps_of(mode: int, padding: int, at: Expr, size: Int, align_corners: bool) -
 
 
 def unnormalised(coordinate: Expr, size: Int, align_corners: bool) -> Expr:
-    """A coordinate between -1 and 1 as a position in pixels."""
+    """Convert a coordinate between -1 and 1 to a position in pixels."""
     return (coordinate + 1) / 2 * (size - 1) if align_corners else ((coordinate + 1) * size - 1) / 2
 
 
 def inside(padding: int, at: Expr, size: Int, align_corners: bool) -> Expr:
-    """A position as the padding mode takes it."""
+    """Map a position into the image, as the padding mode says."""
     if padding == ZEROS:
         return at
     if padding == REFLECTION:
@@ -159,7 +160,7 @@ def inside(padding: int, at: Expr, size: Int, align_corners: bool) -> Expr:
 
 
 def reflected(at: Expr, low: float, span: Int) -> Expr:
-    """A position folded back and forth into [low, low + span]."""
+    """Reflect a position at both ends into [low, low + span]."""
     distance = absolute(at - low)
     width = larger(span, 1)
     rest = remainder(distance, width)
@@ -168,7 +169,7 @@ def reflected(at: Expr, low: float, span: Int) -> Expr:
 
 
 def cubic(t: Expr) -> Expr:
-    """The weight of a tap at distance t, below 2."""
+    """The weight of a tap at distance t < 2."""
     near = ((SHARPNESS + 2) * t - (SHARPNESS + 3)) * t * t + 1
     far = ((SHARPNESS * t - 5 * SHARPNESS) * t + 8 * SHARPNESS) * t - 4 * SHARPNESS
     return where(t <= 1, near, far)

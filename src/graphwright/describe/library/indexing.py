@@ -1,8 +1,9 @@
 """Lookups by an index tensor, and scatters, which are their gradients.
 
-A lookup is an index that is itself a read: ``w[idx[i], j]``. A scatter is said from where it arrives: an output element
-collects every source element whose index names it. Both then split over the rows of the table by a mask. Where several
-source elements may arrive and the kernel keeps any one of them, the description holds for indices without repetition.
+A lookup has an index that is itself a read: ``w[idx[i], j]``. In a scatter, an output element
+collects every source element whose index refers to it. Both split over the rows of the table, by a
+mask. If the kernel keeps an arbitrary one of several source elements, the description holds only
+for indices without repetition.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
     Any,
     ArgMax,
+    Expr,
     Int,
     Max,
     Min,
@@ -22,14 +23,15 @@ from graphwright.describe.language import (
     Sum,
     Tensor,
     constant,
+    describe,
     equal,
     function,
+    leave_undescribed,
     where,
     whole,
 )
 from graphwright.describe.library.advanced_indexing import from_start
 from graphwright.describe.library.shape import at
-from graphwright.describe.registry import describe, leave_undescribed
 
 maximum, minimum, differs = map(function, ("maximum", "minimum", "ne"))
 
@@ -38,7 +40,7 @@ Index = Sequence[Int]
 leave_undescribed("the shape of its result depends on values", "aten.masked_select")
 
 
-# -- tables -----------------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------------------------
 
 
 @describe("aten.embedding")
@@ -62,9 +64,12 @@ def embedding_dense_backward(
 
 
 @describe("aten._embedding_bag")
-def embedding_bag(w: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | None, *, mode: Int, include_last_offset: bool, padding_idx: Int, outs: Sequence[Tensor]):  # fmt: skip
+def embedding_bag(
+    w: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | None, *, mode: Int,
+    include_last_offset: bool, padding_idx: Int, outs: Sequence[Tensor],
+):  # fmt: skip
     num_bags, num_indices = outs[0].shape[0], index.shape[0]
-    for out in outs:  # the first offset has to be 0, so a part cannot begin with another bag
+    for out in outs:  # the first offset must be 0, so a part cannot begin with another bag
         whole(out.shape[0])
 
     def held(b: Int, p: Int) -> Expr:
@@ -106,35 +111,44 @@ def embedding_bag(w: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | N
 
 
 @describe("aten._embedding_bag_backward", num_weights=lambda out: out.shape[0])
-def embedding_bag_backward(g: Tensor, index: Tensor, offsets: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor, weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
-    if bag.shape[0] == 0 and index.shape[0] != 0:  # the forward kernel did not keep it
+def embedding_bag_backward(
+    g: Tensor, index: Tensor, offsets: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor,
+    weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int,
+):  # fmt: skip
+    if bag.shape[0] == 0 and index.shape[0] != 0:  # the forward kernel did not save it
         bag_of = lambda p: Sum(lambda b: where(offsets[b] <= p, 1, 0), over=offsets.shape[0]) - 1
     else:
         bag_of = lambda p: bag[p]
-    whole(index.shape[0])  # the offsets tell how many indices there are
+    whole(index.shape[0])  # the offsets determine the number of indices
     return bag_gradient(
         g, index, bag_of, bag_size, largest, weights, mode, scale_grad_by_freq, padding_idx
     )
 
 
 @describe("aten._embedding_bag_dense_backward", num_weights=lambda out: out.shape[0])
-def embedding_bag_dense_backward(g: Tensor, index: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor, weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
+def embedding_bag_dense_backward(
+    g: Tensor, index: Tensor, bag: Tensor, bag_size: Tensor, largest: Tensor,
+    weights: Tensor | None, *, mode: Int, scale_grad_by_freq: bool, padding_idx: Int,
+):  # fmt: skip
     bag_of = lambda p: bag[p]
     return bag_gradient(
         g, index, bag_of, bag_size, largest, weights, mode, scale_grad_by_freq, padding_idx
     )
 
 
-def bag_gradient(g: Tensor, index: Tensor, bag_of: Callable[[Int], Expr], bag_size: Tensor, largest: Tensor, weights: Tensor | None, mode: Int, scale_grad_by_freq: bool, padding_idx: Int):  # fmt: skip
-    """The gradient of a table's rows: what each of the bags that they are in gets."""
-    if scale_grad_by_freq:  # the CPU kernel does not divide by the count of the row itself
+def bag_gradient(
+    g: Tensor, index: Tensor, bag_of: Callable[[Int], Expr], bag_size: Tensor, largest: Tensor,
+    weights: Tensor | None, mode: Int, scale_grad_by_freq: bool, padding_idx: Int,
+):  # fmt: skip
+    """The gradient of a table's rows: the sum over the bags that contain them."""
+    if scale_grad_by_freq:  # the CPU kernel does not divide by the count of the row
         made = Opaque("scaled_bag_gradient")
         return lambda v, j: made(g[:, j], index[:], bag_size[:])[v]
 
     def term(p: Int, j: Int) -> Expr:
         value: Expr = g[bag_of(p), j]
         if mode == 1:
-            value = value / maximum(bag_size[bag_of(p)], 1)  # a bag of padding alone has size 0
+            value = value / maximum(bag_size[bag_of(p)], 1)  # a bag with only padding has size 0
         return value if weights is None else value * weights[p]
 
     def row(v: Int, j: Int) -> Expr:
@@ -151,7 +165,7 @@ def one_hot(x: Tensor):
     return lambda *i: where(equal(i[-1], x[i[:-1]]), 1, 0)
 
 
-# -- along one dim ----------------------------------------------------------------------------------
+# -- along one dim -------------------------------------------------------------------------------
 
 
 @describe("aten.index_select")
@@ -189,14 +203,14 @@ def index_fill_tensor(x: Tensor, index: Tensor, value: Tensor, *, dim: Int):
 
 
 def is_named(x: Tensor, index: Tensor, dim: Int, i: Index) -> Expr:
-    """Whether the index of a fill, which may count from the end, names the row of element i."""
+    """Whether an index, which may count from the end, refers to the row of element i."""
     d = dim_of(x, dim)
     size = x.shape[d] if x.rank else 1
     return Any(lambda p: equal(place(i, d), from_start(index[p], size)), over=length(index))
 
 
 def arriving_rows(x: Tensor, index: Tensor, dim: Int):
-    """The sum of the rows of a source that a vector of indices sends to a row of x, and whether there are any."""
+    """The sum of the source rows with the index of a row of x, and whether there are any."""
     d = dim_of(x, dim)
 
     def arriving(source: Tensor, i: Index) -> Expr:
@@ -242,8 +256,8 @@ def scatter_reduce(
             mean = (x[i] + total) / (count + 1) if include_self else total / maximum(count, 1)
             return where(arrives(i), mean, x[i])
         fold, neutral, join = FOLDS[reduce]
-        found = arriving(fold, neutral, i)
-        return join(x[i], found) if include_self else where(arrives(i), found, x[i])
+        value = arriving(fold, neutral, i)
+        return join(x[i], value) if include_self else where(arrives(i), value, x[i])
 
     return element
 
@@ -257,9 +271,9 @@ FOLDS: dict[str, tuple[Callable[..., Expr], float, Callable[..., Expr]]] = {
 
 
 def scattered(x: Tensor, index: Tensor, src: Tensor | None, dim: Int):
-    """What arrives at an element of x: the fold of it over the index along `dim`, and whether anything does.
+    """The fold, along `dim`, of the source elements of an element of x, and whether there are any.
 
-    The index may be smaller than x: then nothing arrives beyond it, and the kernel cannot be given a part of that dim.
+    The index may be smaller than x: the rest of x receives nothing, and that dim does not split.
     """
     d = dim_of(x, dim)
     smaller = [e for e in range(x.rank) if e != d and index.shape[e] != x.shape[e]]
@@ -282,24 +296,24 @@ def scattered(x: Tensor, index: Tensor, src: Tensor | None, dim: Int):
     return arriving, arrives
 
 
-# -- a scalar counts as a vector of one element -----------------------------------------------------
+# -- a scalar counts as a vector of one element --------------------------------------------------
 
 
 def dim_of(x: Tensor, dim: Int) -> int:
-    """The dim that is meant, counted from the front."""
+    """The dim, counted from the front."""
     return int(dim) % max(x.rank, 1)
 
 
 def place(i: Index, dim: int) -> Int | int:
-    """The index in dim."""
+    """The index in `dim`."""
     return i[dim] if i else 0
 
 
 def length(x: Tensor, dim: int = 0) -> Int | int:
-    """The size of dim."""
+    """The size of `dim`."""
     return x.shape[dim] if x.rank else 1
 
 
 def same_shape(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors have equally many elements in every dim."""
+    """Whether two tensors have the same shape."""
     return a.rank == b.rank and all(n == m for n, m in zip(a.shape, b.shape, strict=True))

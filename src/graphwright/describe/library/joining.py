@@ -1,25 +1,34 @@
-"""Tensors put together of others: side by side, one written into a region of another, and the gradients of views.
+"""Concatenation, writing one tensor into a region of another, and the gradients of views.
 
-The gradient of a view is the view's input, zero wherever the view did not read. Offsets that a kernel could not take moved
-(a selected index that lies in another part) are `fixed`, so such a dim stays whole.
+The gradient of a view has the shape of its input, and is zero where the view does not read. An
+offset that may lie in another part (a selected index) is `fixed`, so that dim does not split.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, equal, expect, fixed, where, whole
+from graphwright.describe.language import (
+    Expr,
+    Int,
+    Sum,
+    Tensor,
+    describe,
+    equal,
+    expect,
+    fixed,
+    where,
+    whole,
+)
 from graphwright.describe.library.shape import at, without
-from graphwright.describe.registry import describe
 
-# -- side by side, and one written into another -----------------------------------------------------
+# -- side by side, and one written into another --------------------------------------------------
 
 
 @describe("aten.cat")
 def cat(*xs: Tensor, dim: Int, out: Tensor):
     d = int(dim) % out.rank
-    held = [x for x in xs if x.rank == out.rank]  # an empty vector may stand beside any tensor
+    held = [x for x in xs if x.rank == out.rank]  # an empty vector may precede or follow any tensor
 
     whole(out.shape[d])
 
@@ -65,7 +74,7 @@ def diagonal_scatter(x: Tensor, src: Tensor, *, offset: Int, dim1: Int, dim2: In
     return lambda *i: where(met(i), src[place(i)], x[i])
 
 
-# -- gradients of views -----------------------------------------------------------------------------
+# -- gradients of views --------------------------------------------------------------------------
 
 
 @describe(
@@ -110,11 +119,11 @@ def unfold_backward(g: Tensor, *, dim: Int, size: Int, step: Int, out: Tensor):
     )
 
 
-# -- words for the above ----------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------
 
 
 def choose(place: Int, parts: Sequence[tuple[Int | int, Expr]]) -> Expr:
-    """The value of the part that `place` lies in, each given with where it begins; a tree, as there may be many."""
+    """The value of the part that contains `place`, by bisection; parts are (start, value)."""
     if len(parts) == 1:
         return parts[0][1]
     middle = len(parts) // 2
@@ -126,7 +135,7 @@ def choose(place: Int, parts: Sequence[tuple[Int | int, Expr]]) -> Expr:
 def on_diagonal(
     offset: Int, dim1: Int, dim2: Int, rank: int
 ) -> tuple[Callable[[Sequence[Int]], Expr], Callable[[Sequence[Int]], tuple[Int, ...]]]:
-    """Whether an index lies on a diagonal, and the index of that element in a tensor of diagonals."""
+    """Whether an index is on a diagonal, and its index in the tensor of diagonals."""
     a, b, shift = int(dim1) % rank, int(dim2) % rank, fixed(offset)
     along = a if offset >= 0 else b
     rest = [d for d in range(rank) if d not in (a, b)]

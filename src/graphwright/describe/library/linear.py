@@ -7,10 +7,19 @@ from math import inf
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Max, Opaque, Sum, Tensor, equal, function, where
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
+from graphwright.describe.language import (
+    Array,
+    Expr,
+    Int,
+    Max,
+    Opaque,
+    Sum,
+    Tensor,
+    describe,
+    equal,
+    function,
+    where,
+)
 
 Ints = Sequence[Int]
 
@@ -124,7 +133,9 @@ def cross(a: Tensor, b: Tensor, *, dim: Int, out: Tensor):
 
 
 @describe("aten._trilinear")
-def trilinear(a: Tensor, b: Tensor, c: Tensor, *, expand1: Ints, expand2: Ints, expand3: Ints, sumdim: Ints):  # fmt: skip
+def trilinear(
+    a: Tensor, b: Tensor, c: Tensor, *, expand1: Ints, expand2: Ints, expand3: Ints, sumdim: Ints
+):
     rank = a.rank + len(expand1)
     pairs = zip((a, b, c), (expand1, expand2, expand3), strict=True)
     factors = [(x, [d for d in range(rank) if d not in set(map(int, e))]) for x, e in pairs]
@@ -144,7 +155,7 @@ def trilinear(a: Tensor, b: Tensor, c: Tensor, *, expand1: Ints, expand2: Ints, 
     return element
 
 
-# -- distances ------------------------------------------------------------------------------------
+# -- distances -----------------------------------------------------------------------------------
 
 
 @describe("aten._cdist_forward")

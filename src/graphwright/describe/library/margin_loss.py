@@ -1,7 +1,8 @@
-"""Losses that want the score of the right class above all others by a margin, and their gradients.
+"""Losses that require a margin between the score of the right class and the others; gradients.
 
-`multi_margin_loss` has one right class for every row, `multilabel_margin_loss` several: the numbers in a row of the
-target up to the first negative one. Both divide by the number of classes, so the classes stay whole and the rows split.
+`multi_margin_loss` has one right class per row, `multilabel_margin_loss` several: the numbers in a
+row of the target up to the first negative one. Both divide by the number of classes, so classes do
+not split, and rows do.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
+    Array,
+    Expr,
     Int,
     Opaque,
     Sum,
     Tensor,
+    describe,
     equal,
     function,
     number,
     where,
 )
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
 
 Index = Sequence[Int]
 NONE, MEAN = 0, 1
@@ -31,7 +32,7 @@ maximum, power = function("maximum"), function("pow")
 
 
 def reduced(value: Callable[[Index], Expr], target: Tensor, rows: int, reduction: Int):
-    """A loss of rows, of which `target` has as many in its first dims: kept, averaged or added up."""
+    """A loss per row, its mean or its sum; the first `rows` dims of `target` count the rows."""
     if reduction == NONE:
         return lambda *n: value(n)
     total = Sum(lambda *n: value(n), over=target.shape[:rows])
@@ -39,15 +40,17 @@ def reduced(value: Callable[[Index], Expr], target: Tensor, rows: int, reduction
 
 
 def of_row(x: Tensor, n: Index) -> Expr:
-    """What x holds for a row; a row alone has no number."""
+    """The element of x for a row; a single row has no index."""
     return x[tuple(n) if n else (0,) * x.rank]
 
 
-# -- one right class ------------------------------------------------------------------------------
+# -- one right class -----------------------------------------------------------------------------
 
 
 @describe("aten.multi_margin_loss")
-def multi_margin(x: Tensor, target: Tensor, weight: Tensor | None, *, p: Int, margin: object, reduction: Int):  # fmt: skip
+def multi_margin(
+    x: Tensor, target: Tensor, weight: Tensor | None, *, p: Int, margin: object, reduction: Int
+):
     def row(n: Index) -> Expr:
         right = of_row(target, n)
 
@@ -62,7 +65,10 @@ def multi_margin(x: Tensor, target: Tensor, weight: Tensor | None, *, p: Int, ma
 
 
 @describe("aten.multi_margin_loss_backward")
-def multi_margin_backward(g: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, *, p: Int, margin: object, reduction: Int):  # fmt: skip
+def multi_margin_backward(
+    g: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, *, p: Int, margin: object,
+    reduction: Int,
+):  # fmt: skip
     def element(*i: Int) -> Expr:
         *n, own = i
         right = of_row(target, n)
@@ -81,7 +87,7 @@ def multi_margin_backward(g: Tensor, x: Tensor, target: Tensor, weight: Tensor |
     return element
 
 
-# -- several --------------------------------------------------------------------------------------
+# -- several -------------------------------------------------------------------------------------
 
 
 def labels(target: Array) -> Array:
@@ -91,14 +97,14 @@ def labels(target: Array) -> Array:
 
 
 def marks(target: Array) -> Array:
-    """A 1 for each right class of a row."""
+    """1 for each right class of a row, else 0."""
     marked = np.zeros(len(target))
     marked[labels(target)] = 1
     return marked
 
 
 def margins(x: Array, target: Array) -> Array:
-    """By how much each right class lacks the margin over each wrong one."""
+    """How much the margin of each right class over each wrong class falls short."""
     gaps = np.maximum(1 - x[labels(target), None] + x[None, :], 0)
     return np.where(marks(target)[None, :] == 1, 0, gaps)
 
@@ -114,18 +120,19 @@ def slopes(x: Array, target: Array) -> Array:
 @describe("aten.multilabel_margin_loss_forward")
 def multilabel_margin(x: Tensor, target: Tensor, *, reduction: Int):
     loss = Opaque("multilabel margin", lambda x, target: margins(x, target).sum() / len(x))
-    found = Opaque("multilabel marks", marks)
+    marked = Opaque("multilabel marks", marks)
 
     def row(n: Index) -> Expr:
         return loss(x[(*n, slice(None))], target[(*n, slice(None))])[()]
 
-    return reduced(row, target, target.rank - 1, reduction), lambda *i: found(
-        target[(*i[:-1], slice(None))]
-    )[i[-1]]
+    is_target = lambda *i: marked(target[(*i[:-1], slice(None))])[i[-1]]
+    return reduced(row, target, target.rank - 1, reduction), is_target
 
 
 @describe("aten.multilabel_margin_loss_backward")
-def multilabel_margin_backward(g: Tensor, x: Tensor, target: Tensor, is_target: Tensor, *, reduction: Int):  # fmt: skip
+def multilabel_margin_backward(
+    g: Tensor, x: Tensor, target: Tensor, is_target: Tensor, *, reduction: Int
+):
     slope = Opaque("multilabel margin slope", lambda x, target, _: slopes(x, target))
 
     def element(*i: Int) -> Expr:

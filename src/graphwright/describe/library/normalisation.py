@@ -1,7 +1,7 @@
 """Softmax, and layer, group and batch normalisation, with their gradients.
 
-Every one of them reduces over what it normalises and then uses the result element by element, so it splits along
-all the other dims: a layer norm along the tokens, a batch norm in training along the channels.
+Each of them reduces over the dims that it normalises and uses the result element by element. So it
+splits along all other dims: a layer norm along the tokens, a batch norm in training along channels.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
+    Expr,
     Int,
     Max,
     Sum,
     Tensor,
     constant,
+    describe,
     equal,
     fixed,
     function,
     where,
 )
-from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
 Element = Callable[..., Expr]
@@ -29,11 +29,11 @@ Element = Callable[..., Expr]
 exp, log, sqrt = map(function, ("exp", "log", "sqrt"))
 
 
-# -- softmax --------------------------------------------------------------------------------------
+# -- softmax -------------------------------------------------------------------------------------
 
 
 def line(x: Tensor, dim: Int, i: Ints) -> tuple[Callable[[Int], Expr], Int | int]:
-    """The elements along `dim` through element i, and how many; a scalar is a line of its own."""
+    """The elements along `dim` through element i, and their number; a scalar is one element."""
     d = int(dim) % max(x.rank, 1)
     return lambda k: x[(*i[:d], k, *i[d + 1 :])], x.shape[d] if x.rank else 1
 
@@ -88,7 +88,7 @@ def log_softmax_backward(g: Tensor, y: Tensor, *, dim: Int):
     return element
 
 
-# -- layer norm -----------------------------------------------------------------------------------
+# -- layer norm ----------------------------------------------------------------------------------
 
 
 @describe("aten.native_layer_norm")
@@ -113,7 +113,10 @@ def layer_norm(
 
 
 @describe("graphwright.layer_norm_grad_input")
-def layer_norm_grad_input(g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, *, normalized_shape: Ints):  # fmt: skip
+def layer_norm_grad_input(
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, *,
+    normalized_shape: Ints,
+):  # fmt: skip
     outer = x.rank - len(normalized_shape)
     inner = x.shape[outer:]
 
@@ -135,7 +138,10 @@ def layer_norm_grad_input(g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weig
 
 
 @describe("aten.native_layer_norm_backward")
-def layer_norm_backward(g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, *, normalized_shape: Ints):  # fmt: skip
+def layer_norm_backward(
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, *,
+    normalized_shape: Ints,
+):  # fmt: skip
     num_outer = x.rank - len(normalized_shape)
     outer = x.shape[:num_outer]
     ones = [0] * len(normalized_shape)
@@ -169,10 +175,10 @@ def rms_norm(x: Tensor, weight: Tensor | None, *, normalized_shape: Ints, eps: f
 
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-23, "float16": 2.0**-23}
-"""What an RMS norm adds where it is given no eps; small floats compute in float32."""
+"""The default eps of an RMS norm; 16-bit floats compute in float32."""
 
 
-# -- group norm -----------------------------------------------------------------------------------
+# -- group norm ----------------------------------------------------------------------------------
 
 GROUP_SIZES = {
     "N": lambda x: x.shape[0],
@@ -233,7 +239,7 @@ def group_norm_backward(
     return grad_input, grad_weight, grad_bias
 
 
-# -- shared ---------------------------------------------------------------------------------------
+# -- shared --------------------------------------------------------------------------------------
 
 
 def square(value: Expr) -> Expr:
@@ -242,7 +248,7 @@ def square(value: Expr) -> Expr:
 
 
 def affine(value: Expr, weight: Tensor | None, bias: Tensor | None, i: Ints) -> Expr:
-    """A normalised value, scaled and moved by learnt weights where there are any."""
+    """Scale and shift a normalised value by the weights, if any."""
     if weight is not None:
         value = value * weight[tuple(i)]
     return value if bias is None else value + bias[tuple(i)]

@@ -1,6 +1,6 @@
-"""Sorting and selecting along one dim, which the language cannot say; all other dims split.
+"""Sorting and selecting along one dim, which the language cannot express; other dims split.
 
-`sort`, `topk` and the like return values and their positions; both come from one ordering of the whole line.
+`sort`, `topk` and similar return values and their positions, both from one ordering of the line.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
+    Array,
+    Expr,
     Int,
     Opaque,
     Sum,
     Tensor,
+    describe,
     equal,
     function,
     number,
     where,
 )
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
 
 Element = Callable[..., Expr]
 
@@ -29,21 +29,23 @@ smaller, rounded_down = function("minimum"), function("index")
 
 
 def order(line: Array, descending: bool) -> Array:
-    """The positions of a line's elements in order; equal ones stay in place."""
+    """The positions of a line's elements in sorted order; the sort is stable."""
     if not descending:
         return np.argsort(line, kind="stable")
     return len(line) - 1 - np.argsort(line[::-1], kind="stable")[::-1]
 
 
 def along(name: str, numpy: Callable[..., Array], x: Tensor, dim: Int, *args: object) -> Element:
-    """A function of a whole line along `dim` that gives another line there; a scalar is a line of its own."""
+    """Map each line along `dim` to another line; a scalar is a line of one element."""
     if not x.rank:
         return lambda: Opaque(name, lambda v, *args: numpy(v[None], *args)[0])(x[()], *args)[()]
     d = int(dim) % x.rank
     return lambda *i: Opaque(name, numpy)(x[(*i[:d], slice(None), *i[d + 1 :])], *args)[i[d]]
 
 
-def picked(name: str, place: Callable[..., int], x: Tensor, dim: Int, keepdim: bool, *args: object) -> tuple[Element, Element]:  # fmt: skip
+def picked(
+    name: str, place: Callable[..., int], x: Tensor, dim: Int, keepdim: bool, *args: object
+) -> tuple[Element, Element]:
     """One element of each line along `dim`, and its position."""
     d = int(dim) % max(x.rank, 1)
     find = place if x.rank else lambda scalar, *args: place(scalar[None], *args)
@@ -135,7 +137,7 @@ def searchsorted(line: Tensor, x: Tensor, sorter: Tensor | None, *, right: bool,
 @describe("aten.histc")
 def histc(x: Tensor, *, bins: Int, min: object, max: object):
     low, high = number(min), number(max)  # type: ignore[arg-type]
-    if low == high:  # the range of the elements themselves
+    if low == high:  # use the range of the elements
         counts = Opaque("histogram", lambda all, bins: histogram(all, int(bins)))
         return lambda i: counts(x[tuple(slice(None) for _ in x.shape)], bins)[i]
 
@@ -147,7 +149,7 @@ def histc(x: Tensor, *, bins: Int, min: object, max: object):
 
 
 def histogram(x: Array, bins: int) -> Array:
-    """How many elements lie in each of equal parts of their range."""
+    """The number of elements in each of `bins` equal parts of their range."""
     low, high = x.min(), x.max()
     if low == high:
         low, high = low - 1, high + 1

@@ -1,7 +1,7 @@
 """Padding, and the window matrices of `im2col`.
 
-A constant is what lies outside of the tensor, so padding with it splits anywhere: a part has its own padding as far as it
-reaches. A reflection or a copy of the edge reads the tensor in both directions, so only the other dims split.
+Padding with a constant splits anywhere: each part gets the padding in its region. A reflection or a
+copy of the edge reads the tensor in both directions, so only the other dims split.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
+    Expr,
     Int,
     Sum,
     Tensor,
+    describe,
     equal,
     expect,
     ignored,
     number,
     where,
 )
-from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
 Branch = tuple[Expr | bool, Int | int]
-"""An index to read, and where it is the one to read."""
+"""A condition, and the index to read if it holds."""
 
 
 @describe("aten.constant_pad_nd", pad=lambda x, out, pad: restated_pad(x, out, pad))
@@ -35,7 +35,7 @@ def constant_pad_nd(x: Tensor, *, pad: Ints, value: float):
 
 
 def restated_pad(x: Tensor, out: Tensor, pad: Ints) -> list[Int]:
-    """The padding in front as given, and behind so that the sizes come out; the last dim comes first."""
+    """Front padding as given, back padding from the sizes; the last dim comes first."""
     sizes = list(zip(x.shape, out.shape, strict=True))[::-1]
     return [
         side
@@ -44,7 +44,7 @@ def restated_pad(x: Tensor, out: Tensor, pad: Ints) -> list[Int]:
     ]
 
 
-# -- padding that repeats the tensor ----------------------------------------------------------------
+# -- padding that repeats the tensor -------------------------------------------------------------
 
 
 @describe("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d")
@@ -70,7 +70,7 @@ def replication_pad(x: Tensor, *, padding: Ints):
 def padded(
     x: Tensor, padding: Ints, sources: Callable[[Int, Int, Int], list[Branch]]
 ) -> Callable[..., Expr]:
-    """The first of the sources that holds, in every padded dim."""
+    """In every padded dim, read the first source whose condition holds."""
     fronts = list(padding[::2])[::-1]
     first = x.rank - len(fronts)
 
@@ -95,7 +95,7 @@ def padded(
     "aten.reflection_pad3d_backward",
 )
 def reflection_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
-    """An element collects its own place in g, and its images on either side."""
+    """An element collects its own position in g and its reflections on both sides."""
 
     def images(i: Int, n: Int, front: Int, back: Int) -> list[Branch]:
         before = (i >= 1) & (i <= front)
@@ -124,7 +124,7 @@ def reflection_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
     "aten.replication_pad3d_backward",
 )
 def replication_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
-    """An element collects its own place in g; the ends also what lies beyond them."""
+    """An element collects its own position in g; the edges also the padding beyond them."""
     sides, first = pairs(padding), x.rank - len(padding) // 2
 
     def element(*i: Int) -> Expr:
@@ -148,12 +148,12 @@ def pairs(padding: Ints) -> list[tuple[Int, Int]]:
 
 
 def where_all(conditions: Sequence[Expr | bool], value: Expr) -> Expr:
-    """The value where every condition holds, otherwise 0."""
+    """The value where all conditions hold, else 0."""
     met = [c for c in conditions if isinstance(c, Expr)]
     return where(reduce(Expr.__and__, met), value, 0) if met else value
 
 
-# -- windows as the columns of a matrix -------------------------------------------------------------
+# -- windows as the columns of a matrix ----------------------------------------------------------
 
 
 @describe("aten.im2col")
@@ -204,6 +204,6 @@ def col2im(
 def positions(
     size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
 ) -> list[Int]:
-    """How many windows there are along each dim."""
+    """The number of windows along each dim."""
     parts = zip(size, kernel_size, dilation, padding, stride, strict=True)
     return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in parts]

@@ -1,7 +1,8 @@
-"""Losses that compare element with element, and their gradients.
+"""Element-wise losses and their gradients.
 
-All of them take ``reduction``: 0 keeps the elements, 1 takes their mean, 2 their sum. A mean divides by the number of
-elements, which a part does not know; so it splits nowhere, and capture writes it as a sum and a division.
+``reduction`` 0 keeps the elements, 1 takes their mean, 2 their sum. A mean divides by the number of
+elements, which a part does not know, so it does not split; capture decomposes it into a sum and a
+division.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, where
+from graphwright.describe.language import Expr, Int, Sum, Tensor, describe, where
 from graphwright.describe.library.elementwise import (
     Body,
     absolute,
@@ -22,7 +22,6 @@ from graphwright.describe.library.elementwise import (
     maximum,
     set_parameters,
 )
-from graphwright.describe.registry import describe
 
 NONE, MEAN = 0, 1
 
@@ -43,7 +42,7 @@ def loss(op: str, scalar: Body) -> None:
 
 
 def loss_backward(op: str, scalar: Body) -> None:
-    """Describe a loss' gradient by its value for one element; the tensors are g, x and what else there is."""
+    """Describe a loss's gradient by its value for one element; the tensors are g, x, ..."""
 
     @_with_reduction(op, scalar)
     def description(*tensors: Tensor, reduction: Int, **attrs: object) -> Body:

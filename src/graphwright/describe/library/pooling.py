@@ -1,8 +1,9 @@
 """Pooling over windows in any number of spatial dims, and its gradients.
 
-An average over a window is a convolution without weights: it splits along rows with a halo, and the padding of a
-part becomes rows of zeros; so does a maximum with its place in the window. Where the divisor depends on how much of a window lies inside (`count_include_pad` off,
-`ceil_mode`), or a maximum tells its position in the plane, the row itself is a value, and only batch and channels split.
+An average over a window is a convolution without weights: it splits along rows with a halo, and the
+padding of a part becomes rows of zeros. So does a maximum with its position in the window. If the
+divisor depends on how much of a window lies inside (`count_include_pad` off, `ceil_mode`), or if a
+maximum returns its position in the plane, the row is a value, and only batch and channels split.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf, prod
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
     Any,
     ArgMax,
+    Expr,
     Int,
     Max,
     Sum,
     Tensor,
+    describe,
     equal,
     expect,
     fixed,
@@ -26,7 +28,6 @@ from graphwright.describe.language import (
     where,
 )
 from graphwright.describe.library.windows import covering, window
-from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
 Element = Callable[..., Expr]
@@ -36,22 +37,22 @@ smaller, larger = function("minimum"), function("maximum")
 
 
 def per_dim(values: Ints, rank: int) -> list[Int]:
-    """An attribute for every spatial dim; one value stands for all."""
+    """An attribute for every spatial dim; a single value applies to all."""
     return list(values) if len(values) == rank else [values[0]] * rank
 
 
 def geometry(
     rank: int, kernel_size: Ints, stride: Ints, padding: Ints
 ) -> tuple[list[Int], list[Int], list[Int]]:
-    """Window, step and padding for every spatial dim; no step given means windows side by side."""
+    """Window, stride and padding of every spatial dim; the default stride is the window."""
     return per_dim(kernel_size, rank), per_dim(stride or kernel_size, rank), per_dim(padding, rank)
 
 
-# -- maximum --------------------------------------------------------------------------------------
+# -- maximum -------------------------------------------------------------------------------------
 
 
 def flat(index: Sequence[object], sizes: Ints) -> object:
-    """The position in a plane, counted row by row."""
+    """The position in a plane, in row-major order."""
     total = index[0]
     for i, size in zip(index[1:], sizes[1:], strict=True):
         total = total * size + i
@@ -95,7 +96,7 @@ def max_pool3d(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dil
 
 @describe("graphwright.max_pool")
 def max_pool_places(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):
-    """The place is one in the window, so that it does not change with the part of the plane."""
+    """Positions are relative to the window, so they are the same in every part of the plane."""
     rank = len(kernel_size)
 
     def over_window(fold: Callable[..., Expr]) -> Element:
@@ -108,7 +109,9 @@ def max_pool_places(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints
 
 
 @describe("graphwright.max_pool_grad_input", input_size=lambda out: out.shape)
-def max_pool_grad_input(g: Tensor, places: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):  # fmt: skip
+def max_pool_grad_input(
+    g: Tensor, places: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints
+):
     rank = len(kernel_size)
 
     def element(*i: Int) -> Expr:
@@ -122,8 +125,11 @@ def max_pool_grad_input(g: Tensor, places: Tensor, *, kernel_size: Ints, stride:
     return element
 
 
-def max_pool_backward(rank: int, g: Tensor, x: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Element:  # fmt: skip
-    """Each element gets the gradients of the windows whose largest it is."""
+def max_pool_backward(
+    rank: int, g: Tensor, x: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints,
+    padding: Ints, dilation: Ints,
+) -> Element:  # fmt: skip
+    """Each element gets the gradients of the windows whose maximum it is."""
     kernel, steps, pads = geometry(rank, kernel_size, stride, padding)
     gaps = per_dim(dilation, rank)
 
@@ -141,18 +147,24 @@ def max_pool_backward(rank: int, g: Tensor, x: Tensor, indices: Tensor, kernel_s
 
 
 @describe("aten.max_pool2d_with_indices_backward")
-def max_pool2d_backward(g: Tensor, x: Tensor, indices: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):  # fmt: skip
+def max_pool2d_backward(
+    g: Tensor, x: Tensor, indices: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints,
+    dilation: Ints,
+):  # fmt: skip
     return max_pool_backward(2, g, x, indices, kernel_size, stride, padding, dilation)
 
 
 @describe("aten.max_pool3d_with_indices_backward")
-def max_pool3d_backward(g: Tensor, x: Tensor, indices: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints):  # fmt: skip
+def max_pool3d_backward(
+    g: Tensor, x: Tensor, indices: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints,
+    dilation: Ints,
+):  # fmt: skip
     return max_pool_backward(3, g, x, indices, kernel_size, stride, padding, dilation)
 
 
 @describe("aten.max_unpool2d", output_size=lambda out: out.shape[-2:])
 def max_unpool2d(x: Tensor, indices: Tensor, *, out: Tensor):
-    """An element that several windows chose gets its value from any of them, as it is the same."""
+    """An element that several windows chose has the same value in all of them."""
 
     def element(*i: Int) -> Expr:
         here = flat(i[-2:], out.shape[-2:])
@@ -163,13 +175,13 @@ def max_unpool2d(x: Tensor, indices: Tensor, *, out: Tensor):
     return element
 
 
-# -- average --------------------------------------------------------------------------------------
+# -- average -------------------------------------------------------------------------------------
 
 
 def divisor(
     y: Ints, sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, clipped: bool, padded: bool
 ) -> object:
-    """By what the sum over the window of output y is divided."""
+    """The divisor of the sum over the window of output y."""
     if not clipped:
         return prod(kernel)
     lengths: list[Expr] = []
@@ -181,11 +193,14 @@ def divisor(
 
 
 def is_clipped(padding: Ints, ceil_mode: bool, padded: bool) -> bool:
-    """Whether some windows count fewer elements than others."""
+    """Whether some windows have fewer elements than others."""
     return ceil_mode or not (padded or all(p == 0 for p in padding))
 
 
-def avg_pool(rank: int, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, padded: bool, override: Int | None = None) -> Element:  # fmt: skip
+def avg_pool(
+    rank: int, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
+    padded: bool, override: Int | None = None,
+) -> Element:  # fmt: skip
     """The mean of each window."""
     kernel, steps, pads = geometry(rank, kernel_size, stride, padding)
     clipped = is_clipped(pads, ceil_mode, padded)
@@ -202,40 +217,42 @@ def avg_pool(rank: int, x: Tensor, kernel_size: Ints, stride: Ints, padding: Int
 
 @describe("aten.avg_pool1d")
 def avg_pool1d(
-    x: Tensor,
-    *,
-    kernel_size: Ints,
-    stride: Ints,
-    padding: Ints,
-    ceil_mode: bool,
+    x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
     count_include_pad: bool,
-):
+):  # fmt: skip
     return avg_pool(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 @describe("aten.avg_pool2d")
-def avg_pool2d(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor_override: Int | None):  # fmt: skip
+def avg_pool2d(
+    x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: Int | None,
+):  # fmt: skip
     return avg_pool(
         2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
 
 @describe("aten.avg_pool3d")
-def avg_pool3d(x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor_override: Int | None):  # fmt: skip
+def avg_pool3d(
+    x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: Int | None,
+):  # fmt: skip
     return avg_pool(
         3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
 
-def avg_pool_backward(rank: int, g: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, padded: bool, override: Int | None) -> Element:  # fmt: skip
-    """Each element gets its share of the gradients of the windows it is in."""
+def avg_pool_backward(
+    rank: int, g: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints,
+    ceil_mode: bool, padded: bool, override: Int | None,
+) -> Element:  # fmt: skip
+    """Each element gets its share of the gradients of its windows."""
     kernel, steps, pads = geometry(rank, kernel_size, stride, padding)
     clipped = is_clipped(pads, ceil_mode, padded)
     pads = [int(p) for p in pads]
     for n, k in zip(x.shape[-rank:], kernel, strict=True):
-        if (
-            k != 1
-        ):  # a halo would need more padding, or an image smaller than a window: the kernel takes neither
+        if k != 1:  # the kernel refuses the padding, or the small image, that a halo would need
             expect(n, fixed(n))
 
     def element(*i: Int) -> Expr:
@@ -251,14 +268,20 @@ def avg_pool_backward(rank: int, g: Tensor, x: Tensor, kernel_size: Ints, stride
 
 
 @describe("aten.avg_pool2d_backward")
-def avg_pool2d_backward(g: Tensor, x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor_override: Int | None):  # fmt: skip
+def avg_pool2d_backward(
+    g: Tensor, x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: Int | None,
+):  # fmt: skip
     return avg_pool_backward(
         2, g, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
 
 @describe("aten.avg_pool3d_backward")
-def avg_pool3d_backward(g: Tensor, x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_include_pad: bool, divisor_override: Int | None):  # fmt: skip
+def avg_pool3d_backward(
+    g: Tensor, x: Tensor, *, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: Int | None,
+):  # fmt: skip
     return avg_pool_backward(
         3, g, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )

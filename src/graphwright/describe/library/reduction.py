@@ -1,7 +1,7 @@
 """Reductions over some dims of a tensor, and scans along one.
 
-A sum, product, maximum or ``any`` over parts combines; a mean does not, since it divides by a size that the parts do
-not have, nor does a variance, a norm or a position. All of that is found by the analysis: nothing here says it.
+Partial sums, products, maxima and ``any`` combine. Means do not, since they divide by the size of
+the whole; nor do variances, norms or positions. The analysis derives all of this.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from math import inf, prod
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
     ArgMax,
     ArgMin,
+    Array,
+    Expr,
     Int,
     Max,
     Min,
     Opaque,
     Sum,
     Tensor,
+    describe,
     equal,
     function,
     reducer,
     where,
 )
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
 
 Dims = Sequence[Int] | Int | None
 Element = Callable[..., Expr]
@@ -37,7 +37,7 @@ differs, isnan, power, truncated = map(function, ("ne", "isnan", "pow", "int"))
 
 
 def reduced_dims(x: Tensor, dim: Dims) -> list[int]:
-    """The dims that a reduction's argument means; none given means all."""
+    """The dims to reduce; all dims if none are given."""
     if dim is None or (isinstance(dim, Sequence) and not dim):
         return list(range(x.rank))
     return sorted(int(d) % x.rank for d in (dim if isinstance(dim, Sequence) else [dim]) if x.rank)
@@ -46,7 +46,7 @@ def reduced_dims(x: Tensor, dim: Dims) -> list[int]:
 def fold(
     reduce: Callable[..., Expr], x: Tensor, dim: Dims, keepdim: bool, body: Element = lambda v: v
 ) -> Element:
-    """`body` of the elements of x along `dim`, put together by `reduce`."""
+    """Reduce `body` of the elements of x along `dim`."""
     dims = reduced_dims(x, dim)
     return lambda *i: reduce(
         lambda *k: body(x[place(x, dims, keepdim, i, k)]), over=[x.shape[d] for d in dims]
@@ -56,7 +56,7 @@ def fold(
 def place(
     x: Tensor, dims: Sequence[int], keepdim: bool, i: Sequence[Int], k: Sequence[Int]
 ) -> tuple[Int, ...]:
-    """The index into x of element k of what is reduced into output element i."""
+    """The index in x of the k-th element that is reduced into output element i."""
     others, inner = iter(i), iter(k)
     index: list[Int] = []
     for d in range(x.rank):
@@ -70,19 +70,17 @@ def place(
 
 
 def count(x: Tensor, dims: Sequence[int]) -> Int | int:
-    """How many elements become one."""
+    """The number of elements that are reduced to one."""
     return prod((x.shape[d] for d in dims), start=1)
 
 
-# -- reducers -------------------------------------------------------------------------------------
+# -- reducers ------------------------------------------------------------------------------------
 
 
 def _describe_folds(reduce: Callable[..., Expr], *ops: str) -> None:
     def reduction(x: Tensor, *, dim: Dims = None, keepdim: bool = False, dtype: str | None = None):
-        whole = (
-            dtype is not None and "int" in dtype
-        )  # elements are converted before they are added up
-        return fold(reduce, x, dim, keepdim, truncated if whole else lambda v: v)
+        to_int = dtype is not None and "int" in dtype  # converts elements before it reduces them
+        return fold(reduce, x, dim, keepdim, truncated if to_int else lambda v: v)
 
     describe(*ops)(reduction)
 
@@ -125,7 +123,7 @@ def nansum(x: Tensor, *, dim: Dims, keepdim: bool):
     return fold(Sum, x, dim, keepdim, lambda v: where(isnan(v), 0, v))
 
 
-# -- functions of reductions ----------------------------------------------------------------------
+# -- functions of reductions ---------------------------------------------------------------------
 
 
 @describe("aten.mean", "aten.mean.dim")
@@ -246,7 +244,7 @@ def trace(x: Tensor):
     return lambda: Sum(lambda k: x[k, k], over=rows if rows <= columns else columns)
 
 
-# -- scans ----------------------------------------------------------------------------------------
+# -- scans ---------------------------------------------------------------------------------------
 
 
 def scan(name: str, numpy: Callable[[Array], Array], x: Tensor, dim: Int) -> Element:
@@ -267,7 +265,7 @@ _describe_scan("logcumsumexp", np.logaddexp.accumulate)
 
 
 def _record(reached: Callable[[Array, Array], Array], best: np.ufunc) -> Callable[[Array], Array]:
-    """Where the best so far was reached last."""
+    """The last position so far of the running extremum."""
 
     def positions(line: Array) -> Array:
         hits = reached(line, best.accumulate(line))

@@ -1,8 +1,8 @@
-"""Resizing by nearest neighbour and by linear or cubic interpolation, in one to three dims, and the gradients.
+"""Nearest-neighbour, linear and cubic resizing in one to three dims, and the gradients.
 
-An output row reads input rows at a position that is a real number, ``y * size / num_out``. A whole number of times
-larger without a scale factor of its own, the nearest row is ``y // times`` and rows split between repetitions; in all
-other cases the row is a value, and only batch and channels split.
+Output row y reads input rows around the real position ``y * size / num_out``. If the output is an
+integer multiple of the input and no scale factor is given, the nearest row is ``y // times``, and
+rows split between repetitions. Otherwise the row is a value, and only batch and channels split.
 """
 
 from __future__ import annotations
@@ -11,41 +11,49 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, equal, fixed, function, where
+from graphwright.describe.language import (
+    Expr,
+    Int,
+    Sum,
+    Tensor,
+    describe,
+    equal,
+    fixed,
+    function,
+    where,
+)
 from graphwright.describe.library.elementwise import Body, set_parameters
 from graphwright.describe.library.grid_sample import cubic as cubic_weight
-from graphwright.describe.registry import describe
 
 Ints = Sequence[Int]
 Scales = Sequence[float | None] | None
 Element = Callable[..., Expr]
 Taps = list[tuple[Expr, Expr]]
-"""Positions in a dim, with the weight of each."""
+"""Positions in a dim, with their weights."""
 Nearest = Callable[[Int, Int, Int, float | None], Expr]
-"""From an output row, both sizes and the scale factor, the input row."""
+"""Maps an output row, both sizes and the scale factor to the input row."""
 Weigh = Callable[[Int, Int, Int, float | None, bool], Taps]
-"""The same with whether corners are aligned, for rows that are weighed."""
+"""The same, and whether corners are aligned, to the weighted input rows."""
 
 rounded_down, absolute = function("index"), function("abs")
 smaller, larger = function("minimum"), function("maximum")
 
 
 def ratio(size: Int, num_out: Int, scale: float | None) -> Expr:
-    """How far one step in the output goes in the input.
+    """The distance in the input of one step in the output.
 
-    PyTorch's kernels disagree on a factor other than 1 that leaves the size as it was: some copy, some resample.
+    If a factor other than 1 keeps the size, some of PyTorch's kernels copy and others resample.
     """
     return size / num_out if scale is None else 1 / scale
 
 
 def nearest(y: Int, size: Int, num_out: Int, scale: float | None) -> Expr:
-    """The input row that output row y repeats."""
+    """The input row that output row y copies."""
     return smaller(rounded_down(y * ratio(size, num_out, scale)), size - 1)
 
 
 def linear(y: Int, size: Int, num_out: Int, scale: float | None, align_corners: bool) -> Taps:
-    """The two input rows that output row y lies between."""
+    """The two input rows around output row y."""
     if align_corners:
         at = y * ((size - 1) / larger(num_out - 1, 1))
     else:
@@ -56,12 +64,12 @@ def linear(y: Int, size: Int, num_out: Int, scale: float | None, align_corners: 
 
 
 def exact(y: Int, size: Int, num_out: Int, scale: float | None) -> Expr:
-    """The input row nearest to the middle of output row y."""
+    """The input row nearest to the centre of output row y."""
     return smaller(rounded_down((y + 0.5) * ratio(size, num_out, scale)), size - 1)
 
 
 def cubic(y: Int, size: Int, num_out: Int, scale: float | None, align_corners: bool) -> Taps:
-    """The four input rows around output row y; beyond the edge, the edge is repeated."""
+    """The four input rows around output row y; the edge row repeats beyond the edge."""
     if align_corners:
         at = y * ((size - 1) / larger(num_out - 1, 1))
     else:
@@ -74,7 +82,7 @@ def cubic(y: Int, size: Int, num_out: Int, scale: float | None, align_corners: b
 
 
 def whole_times(sizes: Ints, num_out: Ints, scales: Scales) -> list[Int] | None:
-    """How many times every row is repeated, where that is the same for all of them."""
+    """The number of copies of every row, if it is the same for all rows."""
     if any(s is not None for s in scales or ()) or any(
         n % m != 0 for n, m in zip(num_out, sizes, strict=True)
     ):
@@ -83,7 +91,7 @@ def whole_times(sizes: Ints, num_out: Ints, scales: Scales) -> list[Int] | None:
 
 
 def given(scales: Scales, rank: int) -> Sequence[float | None]:
-    """A scale factor or None for every spatial dim."""
+    """The scale factor, or None, of every spatial dim."""
     return scales or [None] * rank
 
 
@@ -123,7 +131,7 @@ def nearest_neighbour_backward(
 def interpolation(
     x: Tensor, out: Tensor, align_corners: bool, scales: Scales, weigh: Weigh = linear
 ) -> Element:
-    """Weigh the elements around the place of an output element."""
+    """The weighted sum of the elements around the position of an output element."""
     sizes, num_out = x.shape[2:], out.shape[2:]
     corners = [align_corners] * len(sizes)
 
@@ -141,7 +149,7 @@ def interpolation(
 def interpolation_backward(
     g: Tensor, out: Tensor, align_corners: bool, scales: Scales, weigh: Weigh = linear
 ) -> Element:
-    """Add up the gradients of the outputs that an element takes part in, weighed alike."""
+    """The weighted sum of the gradients of all outputs that read an element."""
     sizes, num_out = out.shape[2:], g.shape[2:]
 
     def element(n: Int, c: Int, *rows: Int) -> Expr:
@@ -161,14 +169,14 @@ def interpolation_backward(
     return element
 
 
-# -- the operators --------------------------------------------------------------------------------
+# -- the operators -------------------------------------------------------------------------------
 
 OUTPUT = {"output_size": lambda out: out.shape[2:]}
 BACKWARD = {"output_size": lambda g: g.shape[2:], "input_size": lambda out: out.shape}
 
 
 def in_order(scales: dict[str, float | None]) -> list[float | None]:
-    """The scale factors of one dim after the other, as their names are sorted: depth, height, width."""
+    """The scale factors in the order of dims, which is that of names: depth, height, width."""
     return [scales[name] for name in sorted(scales)]
 
 

@@ -1,7 +1,8 @@
-"""Views and other operators that only move elements: an output element is one input element, at another index.
+"""Views and other operators that move elements: an output element is one input element.
 
-A reshape goes through `regroup`, so a dim that it keeps splits anywhere and merged dims split between their rows. Offsets
-(``start``, ``diagonal``) are plain terms of an index; where a kernel could not take a moved one, `fixed` keeps it.
+A reshape uses `regroup`: a dim that it keeps splits anywhere, merged dims split between their rows.
+Offsets (``start``, ``diagonal``) are plain terms of an index; if the kernel cannot accept a shifted
+offset, `fixed` keeps it.
 """
 
 from __future__ import annotations
@@ -10,24 +11,25 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
-from graphwright.describe.expression import Expr
 from graphwright.describe.language import (
+    Expr,
     Int,
     Tensor,
     constant,
+    describe,
+    leave_undescribed,
     regroup,
     where,
     whole,
 )
-from graphwright.describe.registry import describe, leave_undescribed
 
 Ints = Sequence[Int]
 
 leave_undescribed("changes a tensor in place; the tensors of a graph are values", "aten.resize_")
-leave_undescribed("asks for a layout, which a graph does not have", "aten.sym_is_contiguous")
+leave_undescribed("queries a layout, which a graph does not have", "aten.sym_is_contiguous")
 
 
-# -- the same elements under another shape ----------------------------------------------------------
+# -- the same elements under another shape -------------------------------------------------------
 
 
 @describe("aten.view", "aten._unsafe_view", size=lambda out: out.shape)
@@ -77,20 +79,16 @@ def unsqueeze(x: Tensor, *, dim: Int):
 def squeeze(x: Tensor, *, dim: Int | Ints | None = None):
     named = range(x.rank) if dim is None else dim if isinstance(dim, tuple) else (dim,)
     dims = sorted({int(d) % x.rank for d in named if x.rank})  # type: ignore[arg-type]
-    for (
-        d
-    ) in dims:  # a named dim that stays must not become 1 in a part: the kernel would drop it there
+    for d in dims:  # if a named dim had size 1 only in a part, the kernel would drop it there
         if x.shape[d] != 1:
             whole(x.shape[d])
-    gone = [d for d in dims if x.shape[d] == 1]
-    return lambda *i: x[reduce(lambda index, d: within(index, d, 0), gone, i)]
+    dropped = [d for d in dims if x.shape[d] == 1]
+    return lambda *i: x[reduce(lambda index, d: within(index, d, 0), dropped, i)]
 
 
 @describe("aten.as_strided", size=lambda out: out.shape)
 def as_strided(x: Tensor, *, stride: Ints, storage_offset: Int | None, out: Tensor):
-    for n in (
-        out.shape
-    ):  # the kernel counts in the memory that x lies in, which a part of x shares with x
+    for n in out.shape:  # the strides refer to the memory of the whole x
         whole(n)
     first = 0 if storage_offset is None else storage_offset
     return lambda *i: x[
@@ -98,7 +96,7 @@ def as_strided(x: Tensor, *, stride: Ints, storage_offset: Int | None, out: Tens
     ]
 
 
-# -- some of the elements ---------------------------------------------------------------------------
+# -- some of the elements ------------------------------------------------------------------------
 
 
 @describe(
@@ -151,7 +149,7 @@ def unfold(x: Tensor, *, dimension: Int, step: Int):
     return lambda *i: x[at(i[:-1], d, i[d] * step + i[-1])]
 
 
-# -- elements moved or repeated ---------------------------------------------------------------------
+# -- elements moved or repeated ------------------------------------------------------------------
 
 
 @describe("aten.flip")
@@ -171,7 +169,7 @@ def rot90(x: Tensor, *, k: Int, dims: Ints):
 
     def element(*i: Int) -> Expr:
         down, right = i[a], i[b]
-        for _ in range(int(k) % 4):  # each turn takes (down, right) back to where it came from
+        for _ in range(int(k) % 4):  # undo one turn
             down, right = right, -down
         turned = [(a, down), (b, right)]
         flipped = {1: [b], 2: [a, b], 3: [a]}.get(int(k) % 4, [])
@@ -212,7 +210,7 @@ def repeat(x: Tensor, *, out: Tensor):
     output_size=lambda out, dim: out.shape[0 if dim is None else dim],
 )
 def repeat_interleave(x: Tensor, *, repeats: Int, dim: Int | None, out: Tensor):
-    if not x.rank:  # there is nothing to cut that would make fewer repetitions
+    if not x.rank:  # a scalar cannot be cut
         whole(out.shape[0])
     if dim is None:
         return lambda i: x[unflatten(i // repeats, x.shape)]
@@ -241,7 +239,7 @@ def channel_shuffle(x: Tensor, *, groups: Int):
     return lambda b, c, *i: x[(b, c % groups * (x.shape[1] // groups) + c // groups, *i)]
 
 
-# -- triangles --------------------------------------------------------------------------------------
+# -- triangles -----------------------------------------------------------------------------------
 
 
 @describe("aten.tril")
@@ -254,26 +252,26 @@ def triu(x: Tensor, *, diagonal: Int):
     return lambda *i: where(i[-1] - i[-2] >= diagonal, x[i], 0)
 
 
-# -- words for the above ----------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------
 
 
 def at(index: Sequence[Int], dim: int, value: Int | int) -> tuple[Int | int, ...]:
-    """`index` with another value in dim."""
+    """`index` with its entry in `dim` replaced."""
     return (*index[:dim], value, *index[dim + 1 :])
 
 
 def without(index: Sequence[Int], dim: int) -> tuple[Int, ...]:
-    """`index` of a tensor that lacks dim."""
+    """`index` without its entry in `dim`."""
     return (*index[:dim], *index[dim + 1 :])
 
 
 def within(index: Sequence[Int | int], dim: int, value: Int | int) -> tuple[Int | int, ...]:
-    """`index` of a tensor that has one dim more, at `dim`."""
+    """`index` with an entry inserted at `dim`."""
     return (*index[:dim], value, *index[dim:])
 
 
 def square(rest: Sequence[Int], dim1: Int, a: Int, dim2: Int, b: Int) -> tuple[Int | int, ...]:
-    """`rest` with two dims more: a in dim1, b in dim2."""
+    """`rest` with two entries inserted: a at dim1, b at dim2."""
     rank = len(rest) + 2
     (low, x), (high, y) = sorted([(int(dim1) % rank, a), (int(dim2) % rank, b)], key=lambda p: p[0])
     return within(within(rest, low, x), high, y)
@@ -294,7 +292,7 @@ def unflatten(flat: Int, shape: Ints) -> tuple[Int, ...]:
 
 
 def times(x: Tensor, out: Tensor) -> list[Int | int]:
-    """How often each dim of x is repeated in out."""
+    """The number of repetitions of each dim of x in out."""
     extra = len(out.shape) - len(x.shape)
     return [
         *out.shape[:extra],

@@ -1,10 +1,8 @@
-"""Functions of mathematical physics, each element by itself; SciPy says what they are."""
+"""Element-wise special functions, defined by SciPy."""
 
 from __future__ import annotations
 
-from graphwright.describe.language import Int, Opaque, Tensor
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
+from graphwright.describe.language import Array, Int, Opaque, Tensor, describe
 
 
 def _from_scipy(name: str) -> Opaque:

@@ -1,4 +1,4 @@
-"""Fourier transforms: opaque along the transformed dims, they split along all others."""
+"""Fourier transforms: opaque along the transformed dims, split along all others."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Opaque, Tensor
-from graphwright.describe.registry import describe
-from graphwright.describe.scalar import Array
+from graphwright.describe.language import Array, Expr, Int, Opaque, Tensor, describe
 
 Ints = Sequence[Int]
 
 FORWARD = ("backward", "ortho", "forward")
 INVERSE = ("forward", "ortho", "backward")
-"""NumPy's names for what PyTorch numbers: no scaling, by the root of the size, by the size."""
+"""NumPy's names for PyTorch's modes 0 to 2: no scaling, 1/sqrt(size), 1/size."""
 
 
 def transformed(
     name: str, numpy: Callable[..., Array], x: Tensor, dim: Ints, *args: object
 ) -> Callable[..., Expr]:
-    """``numpy(slice, axes, *args)`` of the slices of x that span `dim`; the axes are those dims within a slice."""
+    """``numpy(part, axes, *args)`` of the slices of x that span `dim`, the axes of a slice."""
     dims = [int(d) % x.rank for d in dim]
     axes = [sorted(dims).index(d) for d in dims]
     function = Opaque(name, lambda part, *args: numpy(part, axes, *args))

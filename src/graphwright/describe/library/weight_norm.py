@@ -1,21 +1,19 @@
 """Weight normalisation, ``w = v * g / |v|``, and its gradient.
 
-The norm is taken over all dims but one, along which g holds a length for each slice of v; only that dim splits.
+The norm is over all dims but one. g holds a length for each slice along that dim; only it splits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, Sum, Tensor, function
-from graphwright.describe.registry import describe
+from graphwright.describe.language import Expr, Int, Sum, Tensor, describe, function
 
 sqrt = function("sqrt")
 
 
 def slices(v: Tensor, dim: Int) -> tuple[Callable[..., Expr], Callable[..., tuple[Int | int, ...]]]:
-    """How to add up a function of the index over the slice that an element is in, and the index of its length in g."""
+    """A sum over the slice of an element, and the index of that slice's length in g."""
     d = int(dim) % v.rank
     others = [*v.shape[:d], *v.shape[d + 1 :]]
 

@@ -1,7 +1,7 @@
-"""Windows that slide over an input: what convolution and pooling share.
+"""Sliding windows over an input, for convolution and pooling.
 
 window     output y with tap d reads input  y*stride + d*dilation - padding
-covering   input y was read by tap d of output  (y + padding - d*dilation) / stride, where that divides
+covering   input y is tap d of output  (y + padding - d*dilation) / stride, if that is an integer
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from graphwright.describe.expression import Expr
-from graphwright.describe.language import Int, equal
+from graphwright.describe.language import Expr, Int, equal
 
 Ints = Sequence[Int]
 
@@ -18,7 +17,7 @@ Ints = Sequence[Int]
 def window(
     y: Ints, d: Ints, stride: Ints, padding: Ints, dilation: Ints | None = None
 ) -> list[Int]:
-    """Where tap d of the window of output y lies in the input, per spatial dim."""
+    """The position in the input of tap d of the window of output y, per spatial dim."""
     gaps = dilation or [1] * len(y)
     return [
         t * s + k * gap - p for t, k, s, p, gap in zip(y, d, stride, padding, gaps, strict=True)
@@ -28,7 +27,7 @@ def window(
 def covering(
     y: Ints, d: Ints, stride: Ints, padding: Ints, dilation: Ints | None = None
 ) -> tuple[list[Int], Expr | bool]:
-    """The output whose tap d is input y, per spatial dim, and whether there is one."""
+    """The output whose tap d is input y, per spatial dim, and whether it exists."""
     gaps = dilation or [1] * len(y)
     at = [t + p - k * gap for t, k, p, gap in zip(y, d, padding, gaps, strict=True)]
     tests = [equal(t % s, 0) for t, s in zip(at, stride, strict=True) if s != 1]

@@ -1,10 +1,10 @@
-"""A call cut along several of its indices at once: what each part reads, makes and calls.
+"""Cut a call along several indices at once: the regions and the call of each part.
 
-    tile("aten.mm", {}, types, (("i", 2), ("k", 3)))      6 parts: rows in 2, the sum in 3; the first way is the outermost
+    tile("aten.mm", {}, types, (("i", 2), ("k", 3)))      6 parts: rows in 2 (outermost), sum in 3
 
-Each way is a split of the call that the ways before it left over, so a part is always the result of splits that the description
-allows. Parts that get the same sizes and attributes are of one class: thousands of parts have a handful of classes, and only those
-are worked out one by one.
+Each way splits the parts of the previous way, so every part results from splits that the
+description allows. Parts with the same sizes and attributes form a class: thousands of parts have a
+handful of classes, and only these are computed one by one.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.describe.registry import find
-from graphwright.describe.scatter import Mask
-from graphwright.describe.splits import Region, Split, splits
-from graphwright.describe.symbolic_split import END, LO, Concat, Join
-from graphwright.describe.trace import Types
+from graphwright.describe.language import Types, find
+from graphwright.describe.splitting.scatter import Mask
+from graphwright.describe.splitting.splits import Split, local_types, splits
+from graphwright.describe.splitting.symbolic_split import END, LO, Concat, Join
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import Attrs, TensorType
 from graphwright.symbolic import Poly, Symbol
 
 Ways = tuple[tuple[str, int], ...]
 Regions = NDArray[np.int64]
-"""[part, dim, 2]: start and stop; before 0 or beyond the tensor lies what a fill value stands for."""
+"""[part, dim, 2]: start and stop; positions outside of the tensor hold a fill value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartCall:
-    """What the kernel of a part is called with."""
+    """The attributes and types of the kernel call of a part."""
 
     attrs: Attrs
     types: Types
@@ -43,9 +42,9 @@ class PartCall:
 class Tiling:
     """The parts of a call, numbered with the first way outermost.
 
-    `cut_dims` and `joins` say for every way which (argument, dim) it cuts and how the outputs of its parts go together; `bounds` are
-    the part's [low, end) of the way's index, [part, 2], and `masks` what they mean for an index tensor (see `scatter`).
-    `fills` are the values beyond the edges, for every (argument, dim) whose regions may reach there.
+    For every way, `cut_dims` are the (argument, dim) that it cuts, `joins` says how the outputs of
+    its parts are joined, `bounds` [part, 2] are the [low, end) of its index, and `masks` masks an
+    index tensor (see `scatter`). `fills` are the values beyond the edges of an (argument, dim).
     """
 
     ways: Ways
@@ -65,7 +64,7 @@ class Tiling:
 
 
 def tile(op: str, attrs: Attrs, types: Types, ways: Ways) -> Tiling:
-    """Cut a call along the indices that `ways` name, each into so many parts."""
+    """Cut a call along the indices of `ways`, each into its number of parts."""
     return _tile(op, attrs, types, ways, id(find(op)))
 
 
@@ -81,16 +80,14 @@ def _tile(op: str, attrs: Attrs, types: Types, ways: Ways, _: int) -> Tiling:
     masks: list[Mask | None] = []
     fills: dict[tuple[int, int], float] = {}
     for index, num_parts in ways:
-        found = [_split_along(op, c, index) for c in classes]
-        cut_dims.append(frozenset().union(*(s.cut_dims for s in found)))
-        if len({s.joins for s in found}) != 1:
-            raise InvalidStrategy(
-                f"{op}: the parts along {index} would go together in different ways"
-            )
-        joins.append(found[0].joins)
-        masks.append(found[0].symbolic.mask)
-        _note_fills(fills, found)
-        cuts = [_cut(s, num_parts) for s in found]
+        along = [_split_along(op, c, index) for c in classes]
+        cut_dims.append(frozenset().union(*(s.cut_dims for s in along)))
+        if len({s.joins for s in along}) != 1:
+            raise InvalidStrategy(f"{op}: the parts along {index} would need different joins")
+        joins.append(along[0].joins)
+        masks.append(along[0].symbolic.mask)
+        _add_fills(fills, along)
+        cuts = [_cut(s, num_parts) for s in along]
         chosen = [cuts[c] for c in class_of]
         inputs = [
             None if r is None else _compose(r, [c.inputs[a] for c in chosen], types.inputs[a])
@@ -123,7 +120,7 @@ def _tile(op: str, attrs: Attrs, types: Types, ways: Ways, _: int) -> Tiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Cut:
-    """One call cut along one index; regions count from the call's own tensors."""
+    """One call cut along one index; regions are relative to the call's tensors."""
 
     inputs: tuple[Regions | None, ...]
     outputs: tuple[Regions, ...]
@@ -142,12 +139,13 @@ def _split_along(op: str, call: PartCall, index: str) -> Split:
     raise InvalidStrategy(f"{op}({shapes}) has no split along {index!r}; its splits are: {names}")
 
 
-def _note_fills(fills: dict[tuple[int, int], float], found: list[Split]) -> None:
-    for split in found:
+def _add_fills(fills: dict[tuple[int, int], float], along: list[Split]) -> None:
+    for split in along:
         for place, cut in split.symbolic.cuts.items():
             if cut.fill is not None and fills.setdefault(place, cut.fill) != cut.fill:
                 raise InvalidStrategy(
-                    f"{split.call.op}: input {place[0]} would be filled up with {fills[place]} and {cut.fill}"
+                    f"{split.call.op}: input {place[0]} would be padded with both {fills[place]} "
+                    f"and {cut.fill}"
                 )
 
 
@@ -185,21 +183,8 @@ def _cut_cached(split: Split, call: int, num_parts: int) -> _Cut:
     _, shown, class_of = np.unique(
         np.stack(signature), axis=1, return_index=True, return_inverse=True
     )
-    classes = []
-    for p in shown:
-        part = split.part(int(low[p]), int(end[p]))
-        classes.append(
-            PartCall(
-                Attrs(part.attrs),
-                Types(
-                    tuple(_local(t, r) for t, r in zip(types.inputs, part.inputs, strict=True)),
-                    tuple(
-                        TensorType(tuple(s.size for s in r), t.dtype)
-                        for t, r in zip(types.outputs, part.outputs, strict=True)
-                    ),
-                ),
-            )
-        )
+    parts = [split.part(int(low[p]), int(end[p])) for p in shown]
+    classes = [PartCall(Attrs(part.attrs), local_types(split, part)) for part in parts]
     return _Cut(
         inputs=tuple(inputs),
         outputs=tuple(outputs),
@@ -210,7 +195,7 @@ def _cut_cached(split: Split, call: int, num_parts: int) -> _Cut:
 
 
 def _cut(split: Split, num_parts: int) -> _Cut:
-    # Equal splits of different calls compare equal, as their call takes no part; so its identity is in the key.
+    # Splits compare equal regardless of their call, so the key needs the identity of the call.
     return _cut_cached(split, id(split.call), num_parts)
 
 
@@ -219,19 +204,13 @@ def _evaluate(poly: Poly, values: Mapping[Symbol, Any], count: int) -> NDArray[n
 
 
 def _whole(type: TensorType) -> Regions:
-    made = np.zeros((1, type.rank, 2), dtype=np.int64)
-    made[0, :, 1] = type.shape
-    return made
-
-
-def _local(type: TensorType | None, region: Region | None) -> TensorType | None:
-    if type is None or region is None:
-        return None
-    return TensorType(tuple(s.size for s in region), type.dtype)
+    region = np.zeros((1, type.rank, 2), dtype=np.int64)
+    region[0, :, 1] = type.shape
+    return region
 
 
 def _compose(outer: Regions, inner: list[Regions | None], type: TensorType | None) -> Regions:
-    """The regions of parts of parts, counted from the whole tensor."""
+    """The regions of parts of parts, relative to the whole tensor."""
     pieces = []
     for region, part in zip(outer, inner, strict=True):
         assert part is not None and type is not None
@@ -240,7 +219,7 @@ def _compose(outer: Regions, inner: list[Regions | None], type: TensorType | Non
         edge = (region[:, 0] <= 0) & (region[:, 1] >= np.array(type.shape, dtype=np.int64))
         if (beyond & ~edge).any():
             raise MisalignedSplit(
-                "two splits of one dim: the inner one would fill up what another part holds"
+                "two splits of one dim: the inner one would pad a region that another part holds"
             )
         pieces.append(part + region[:, 0][None, :, None])
     return np.concatenate(pieces)

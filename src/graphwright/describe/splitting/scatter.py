@@ -3,8 +3,8 @@
     lookup    w[idx[i], j]                              a part holds rows [lo, end) of w
     scatter   Sum(p: where(idx[p] == v, g[p, j], 0))    a part makes rows v in [lo, end)
 
-Either way the part's kernel gets the index moved down by lo, and a `Mask` says where the zeros go for positions whose row
-belongs to another part. Lookups are found in `analysis`, which knows them as hidden sums; scatters here.
+In both cases the part's kernel gets the index minus lo, and a `Mask` says where to put zeros for
+rows of other parts. `analysis` recognises lookups as hidden sums; this module recognises scatters.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphwright.describe.expression import (
+from graphwright.describe.language import (
     Access,
     Call,
     Const,
     Expr,
     IndexValue,
+    Lambda,
     conjuncts,
     distinct,
     walk,
 )
 from graphwright.describe.properties import degree
-from graphwright.describe.trace import Lambda
 from graphwright.symbolic import Atom, Poly, Symbol
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A part holds the rows [lo, end): indices in `index` move down by lo, and what is out of range counts as 0.
+    """A part holds the rows [lo, end): it subtracts lo from `index` and masks other rows with 0.
 
-    The zero is put into the output of a lookup (`scattered` None; `dims` says which output dims the index has), or
-    into the input `scattered` of a scatter.
+    The zeros go into the output of a lookup (`scattered` is None; `dims` are the output dims that
+    the index has), or into the input `scattered` of a scatter.
     """
 
     index: int
@@ -42,17 +42,17 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How often a variable is compared with an index tensor, and the mask that stands for the comparisons."""
+    """The number of comparisons of a variable with an index tensor, and the mask for them."""
 
     num_comparisons: int
     mask: Mask
 
 
 def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
-    """The masked scatter along `variable`, if an index tensor says which elements go where.
+    """Recognise a scatter along `variable` by an index tensor.
 
-    That index is only ever compared with the variable, to choose between 0 and something linear in a source, and the
-    source is read nowhere else, at the position of the index. So a 0 in the source does what a failed comparison does.
+    The index must only be compared with the variable, to choose between 0 and a value linear in a
+    source that is read nowhere else. Then a 0 in the source has the effect of a failed comparison.
     """
     if variable not in output.variables or not any(
         isinstance(e, Call) and _compared(e, variable) for e in distinct(output.body)
@@ -74,7 +74,7 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
     assert isinstance(index, Access)
     positions = [i.atom if isinstance(i, Poly) else None for i in index.index]
     if index.fill is not None and index.fill >= 0:
-        return None  # outside of it, the fill would not move down with the rest
+        return None  # lo is not subtracted from the fill
     if None in positions or variable in positions or len(set(positions)) != len(positions):
         return None
     reads = [e for e in nodes if isinstance(e, Access)]
@@ -86,10 +86,11 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
             e for v in chosen for e in walk(v) if isinstance(e, Access) and e.tensor == source
         ]
         places = {tuple(_places(a, positions)) for a in own}
-        if len(own) != len(inside) or len(places) != 1 or None in (dims := places.pop()):
+        if len(own) != len(inside) or len(places) != 1:
             continue
-        if all(degree(v, {source}) == 1 for v in chosen):
-            return Scatter(len(comparisons), Mask(index.tensor, dims, source))  # type: ignore[arg-type]
+        dims = [d for d in places.pop() if d is not None]
+        if len(dims) == len(positions) and all(degree(v, {source}) == 1 for v in chosen):
+            return Scatter(len(comparisons), Mask(index.tensor, tuple(dims), source))
     return None
 
 

@@ -1,7 +1,7 @@
-"""The functions of scalars and the reducers that descriptions may use, with their meaning in NumPy.
+"""The scalar functions and reducers of descriptions, implemented in NumPy.
 
-Nothing here knows an operator: an operator is described in `library`, with these. A new reducer has to be
-commutative and associative; `define_reducer` adds one.
+The operators themselves are described in `library`. A reducer must be commutative and associative;
+`define_reducer` adds one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _quiet(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-_PLAIN: dict[str, Callable[..., Array]] = {
+_NUMPY: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": lambda a, b: np.subtract(*_arithmetic(a, b)),
     "mul": np.multiply,
@@ -111,12 +111,12 @@ _PLAIN: dict[str, Callable[..., Array]] = {
     "index": lambda a: np.floor(a).astype(np.int64),
 }
 
-FUNCTIONS = {name: _quiet(function) for name, function in _PLAIN.items()}
-"""Every function a `Call` may name."""
+FUNCTIONS = {name: _quiet(function) for name, function in _NUMPY.items()}
+"""All functions that a `Call` may name."""
 
 
 def _arithmetic(a: Array, b: Array) -> tuple[Array, Array]:
-    """Booleans count as 0 and 1, as PyTorch counts them."""
+    """Booleans as 0 and 1, as in PyTorch."""
     return (np.asarray(a) + 0, np.asarray(b) + 0) if _boolean(a) and _boolean(b) else (a, b)
 
 
@@ -132,7 +132,7 @@ def _powers(a: Array, b: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """How many values become one: `fold` over given axes, keeping them; `join` puts two parts together."""
+    """A reduction: `fold` reduces given axes and keeps them, `join` combines two results."""
 
     fold: Callable[..., Array]
     join: Callable[[Array, Array], Array] | None
@@ -157,11 +157,11 @@ REDUCERS: dict[str, Reducer] = {
     "argmax": Reducer(_position(np.argmax), None),
     "argmin": Reducer(_position(np.argmin), None),
 }
-"""Every reducer a `Reduce` may name."""
+"""All reducers that a `Reduce` may name."""
 
 
 def define_reducer(
     name: str, fold: Callable[..., Array], join: Callable[[Array, Array], Array]
 ) -> None:
-    """Add a commutative, associative reducer: `fold(values, axis=, keepdims=)`, and `join` of two partial results."""
+    """Add a commutative, associative reducer: `fold(values, axis=, keepdims=)`, `join(a, b)`."""
     REDUCERS[name] = Reducer(fold, join)

@@ -1,26 +1,28 @@
-"""Find every way to split an operator, once per trace, on symbols (Tofu section 4.2).
+"""Derive all splits of an operator, once per trace, on symbols (Tofu section 4.2).
 
-The question for an index variable v of one output: if a part computes v in [lo, end) only, which region of every
-input does it need, and does the *same kernel* compute that part when it is given just these regions?
+For an index variable v of one output: if a part computes only v in [lo, end), which region of every
+input does it need, and does the *same kernel* compute that part from these regions alone?
 
-    advance   each index expression E as the part sees it from the whole: E with v replaced by v + lo
+    shift     an index expression E of the part, in positions of the whole: v replaced by v + lo
     region    the interval of E over the part, by `symbolic.interval_of`; its start is the offset o
-    residual  R = advance(E) - o - E(sizes of the part); the part's kernel reads its own E
+    residual  R = shift(E) - o - E(sizes of the part); the part's kernel reads its own E
 
-R = 0 means that the kernel reads the right element. Where R is a constant, an attribute that stands alone in E can
-absorb it (a convolution's padding becomes 0 when the halo is part of the region, the diagonal of a `tril` moves).
-Where E goes through ``i // n``, the identity may need cuts at multiples of n (merged heads): such a split has a
-quantum. Anything else is refused, with its reason. So a softmax does not split along the dim it sums over, a layer norm not
-along what it normalises, and a misaligned reshape never: all from the one rule.
+If R = 0, the kernel reads the right element. If R is a constant, an attribute that stands alone in
+E can absorb it: a convolution's padding becomes 0 when the region includes the halo, the diagonal
+of a `tril` moves. If E contains ``i // n``, R may vanish only for cuts at multiples of n (merged
+heads): n is the quantum of the split. Any other split is refused, with a reason. From this one rule
+it follows that a softmax does not split along the dim it sums over, a layer norm not along the dims
+it normalises, and a misaligned reshape not at all.
 
-A split along an output's index concatenates; along a reduced index it combines by the reducer, where the rest of
-the expression lets partial results through (`passes`). A data-dependent lookup ``w[idx[i], j]`` is a hidden sum over
-the rows of w: a part holds some rows, masks what it does not hold, and the parts are added up. Its gradient is a
-scatter, ``Sum(p: where(idx[p] == v, g[p, j], 0))``: a part makes some rows v, and masks the g of the others.
+A split along an output index concatenates its parts. A split along a reduced index combines them
+with the reducer, if partial results pass through the rest of the expression (`passes_partial`). A
+lookup ``w[idx[i], j]`` is a hidden sum over the rows of w: each part holds some rows and masks the
+others, and the parts are summed. Its gradient is a scatter,
+``Sum(p: where(idx[p] == v, g[p, j], 0))``: each part makes some rows v and masks the g of others. A
+random number depends only on the position of its element in the whole output (`expression.Random`),
+so it does not prevent a split.
 
-A random number depends on the place of its element in the whole output alone (`expression.Random`), so it is no obstacle.
-
-With several outputs a split must cut the inputs for all of them alike; `outputs` pairs up what each output allows.
+A split of several outputs must cut the inputs identically for all of them; see `outputs`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 
-from graphwright.describe.expression import (
+from graphwright.describe.language import (
     Access,
     Call,
     Const,
@@ -38,16 +40,18 @@ from graphwright.describe.expression import (
     IndexValue,
     OpaqueCall,
     Reduce,
+    Trace,
     children,
     distinct,
     indices_of,
+    out_symbol,
+    size_symbol,
     walk,
 )
-from graphwright.describe.language import size_symbol
-from graphwright.describe.outputs import join_outputs
 from graphwright.describe.properties import degree
-from graphwright.describe.scatter import Mask, Scatter, find_scatter
-from graphwright.describe.symbolic_split import (
+from graphwright.describe.splitting.outputs import join_outputs
+from graphwright.describe.splitting.scatter import Mask, Scatter, find_scatter
+from graphwright.describe.splitting.symbolic_split import (
     END,
     LO,
     Combine,
@@ -57,7 +61,6 @@ from graphwright.describe.symbolic_split import (
     Refusal,
     SymbolicSplit,
 )
-from graphwright.describe.trace import Trace, out_symbol
 from graphwright.errors import NonAffineIndex
 from graphwright.symbolic import (
     Atom,
@@ -80,96 +83,93 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """All splits of a trace, and why the other indices have none."""
+    """All splits of a trace, and the reasons why other indices have none."""
 
     splits: tuple[SymbolicSplit, ...]
     refusals: tuple[Refusal, ...]
 
 
 def partitions(trace: Trace) -> Partitions:
-    """Every split of the operator, on symbols."""
+    """Derive all symbolic splits of the operator."""
     per_output: list[list[SymbolicSplit]] = []
     refusals: list[Refusal] = []
     for number in range(len(trace.outputs)):
-        found, refused = _output_splits(trace, number)
-        per_output.append(found)
+        splits, refused = _output_splits(trace, number)
+        per_output.append(splits)
         refusals += refused
-    splits, unmatched = join_outputs(trace, per_output)
-    return Partitions(tuple(splits), tuple(refusals + unmatched))
+    joined, unmatched = join_outputs(trace, per_output)
+    return Partitions(tuple(joined), tuple(refusals + unmatched))
 
 
-# -- one output -------------------------------------------------------------------------------------
+# -- one output ----------------------------------------------------------------------------------
 
 
 def _output_splits(trace: Trace, number: int) -> tuple[list[SymbolicSplit], list[Refusal]]:
     output = trace.outputs[number]
-    found: list[SymbolicSplit] = []
+    splits: list[SymbolicSplit] = []
     refused: list[Refusal] = []
     candidates: list[tuple[Symbol, Join | None]] = [
         (v, Concat(dim)) for dim, v in enumerate(output.variables)
     ]
     for expr in distinct(output.body):
         if isinstance(expr, Reduce):
-            combine = Combine(expr.reducer) if passes(output.body, expr) else None
+            combine = Combine(expr.reducer) if passes_partial(output.body, expr) else None
             candidates += [(v, combine) for v in expr.variables]
     for variable, join in candidates:
         try:
             if join is None:
-                raise _Refused(
-                    "its reduction is inside a function that partial results cannot pass"
-                )
-            found.append(_split(trace, number, variable, join, find_scatter(output, variable)))
+                raise _Refused("a function needs the complete result of its reduction")
+            splits.append(_split(trace, number, variable, join, find_scatter(output, variable)))
         except (_Refused, NonAffineIndex) as refusal:
             refused.append(Refusal(variable.name, str(refusal)))
-    found += _lookups(trace, number)
-    return found, refused
+    return splits + _lookups(trace, number), refused
 
 
 def _split(
     trace: Trace, number: int, variable: Symbol, join: Join, scatter: Scatter | None
 ) -> SymbolicSplit:
-    """The split along `variable`: at any position if that can be, otherwise at aligned ones."""
+    """Split along `variable`: at any position if possible, else at aligned positions."""
     try:
-        return _split_moving(trace, number, join, _Motion(variable, aligns=False), scatter)
+        return _split_shifted(trace, number, join, _Shift(variable, aligns=False), scatter)
     except _Refused:
-        return _split_moving(trace, number, join, _Motion(variable, aligns=True), scatter)
+        return _split_shifted(trace, number, join, _Shift(variable, aligns=True), scatter)
 
 
-def _split_moving(
-    trace: Trace, number: int, join: Join, motion: _Motion, scatter: Scatter | None
+def _split_shifted(
+    trace: Trace, number: int, join: Join, shift: _Shift, scatter: Scatter | None
 ) -> SymbolicSplit:
-    variable = motion.variable
+    variable = shift.variable
     if isinstance(join, Concat):
         out_size = {out_symbol(number, len(trace.outputs), join.dim): _end - _lo}
     else:
         out_size = {}
-    _check_kept(trace, out_size)
+    _check_output_size(trace, out_size)
     reads = _reads(trace, number)
     used = list(reads.values)
-    if scatter is not None:  # the mask moves what the variable is compared with
+    if scatter is not None:  # the mask shifts the index that the variable is compared with
         for _ in range(scatter.num_comparisons):
             used.remove(Poly.of(variable))
     ranges = {v: Interval(Poly.const(0), extent - 1) for v, extent in trace.extents.items()}
     ranges[variable] = Interval(_lo, _end - 1)
 
     moved: dict[tuple[int, int], list[_Read]] = {}
-    still: list[Poly] = []
+    unmoved: list[Poly] = []
     for key, indices in reads.dims.items():
         if not any(i is not None and variable in i.indices for i, _ in indices):
-            still += [i for i, _ in indices if i is not None]
+            unmoved += [i for i, _ in indices if i is not None]
             continue
         options: list[_Read] = []
         for i, fill in indices:
             if i is None or variable not in i.indices:
                 raise _Refused(
-                    f"dim {key[1]} of {trace.names[key[0]]} is also read independently of {variable}"
+                    f"dim {key[1]} of {trace.names[key[0]]} is also read without {variable}"
                 )
-            options.append(_Read(i, motion.advance(i), interval_of(i, ranges), fill))
-        if any(read.advanced != read.index for read in options):
+            options.append(_Read(i, shift(i), interval_of(i, ranges), fill))
+        if any(read.shifted != read.index for read in options):
             moved[key] = options
         else:  # ``i % n`` with an aligned i: every part reads the dim as the whole does
-            still += [read.index for read in options]
-    values = [(i, motion.advance(i)) for i in (*used, *still)]
+            unmoved += [read.index for read in options]
+    values = [(i, shift(i)) for i in (*used, *unmoved)]
 
     failure = _Refused("")
     for starts in product(*(_starts(options) for options in moved.values())):
@@ -193,10 +193,10 @@ def _split_moving(
             joins=(join,),
             cuts=cuts,
             attrs=attrs,
-            aligned=frozenset(motion.aligned),
+            aligned=frozenset(shift.aligned),
             mask=scatter.mask if scatter is not None else None,
             not_negative=_not_negative(moved),
-            equal=_covered(trace, number, scatter.mask) if scatter is not None else frozenset(),
+            equal=_mask_sizes(trace, number, scatter.mask) if scatter else frozenset(),
         )
     raise failure
 
@@ -205,49 +205,49 @@ def _not_negative(moved: Mapping[tuple[int, int], list[_Read]]) -> frozenset[Pol
     return frozenset(p for reads in moved.values() for read in reads for p in assumed(read.index))
 
 
-def _covered(trace: Trace, number: int, mask: Mask) -> frozenset[tuple[Poly, Poly]]:
-    """A mask has the shape of the index, and must fit what it covers: the source of a scatter, or the output."""
+def _mask_sizes(trace: Trace, number: int, mask: Mask) -> frozenset[tuple[Poly, Poly]]:
+    """Pair the sizes of a mask, which are its index's, with those of the tensor it masks."""
     index = trace.names[mask.index]
     if mask.scattered is not None:
-        covered = [Poly.of(size_symbol(trace.names[mask.scattered], d)) for d in mask.dims]
+        masked = [Poly.of(size_symbol(trace.names[mask.scattered], d)) for d in mask.dims]
     else:
-        covered = [trace.extents[trace.outputs[number].variables[d]] for d in mask.dims]
-    return frozenset((Poly.of(size_symbol(index, n)), size) for n, size in enumerate(covered))
+        masked = [trace.extents[trace.outputs[number].variables[d]] for d in mask.dims]
+    return frozenset((Poly.of(size_symbol(index, n)), size) for n, size in enumerate(masked))
 
 
 @dataclass(slots=True)
-class _Motion:
-    """Moves `variable` up by lo in index expressions.
+class _Shift:
+    """Replaces `variable` by `variable` + lo in index expressions.
 
-    With `aligns`, ``(i + lo) // n`` becomes ``i // n + lo // n``, which holds where lo is a multiple of n; those
-    conditions are kept in `aligned`.
+    With `aligns`, ``(i + lo) // n`` becomes ``i // n + lo // n``, which is valid for lo % n == 0;
+    `aligned` collects these conditions.
     """
 
     variable: Symbol
     aligns: bool
     aligned: set[tuple[Poly, Poly]] = field(default_factory=set)
 
-    def advance(self, index: Poly) -> Poly:
+    def __call__(self, index: Poly) -> Poly:
         if self.variable not in index.indices:
             return index
         if not self.aligns:
             return index.substitute({self.variable: Poly.of(self.variable) + _lo})
-        return index.map_atoms(self._advance_atom)
+        return index.map_atoms(self._shift_atom)
 
-    def _advance_atom(self, atom: Atom) -> Poly:
+    def _shift_atom(self, atom: Atom) -> Poly:
         if isinstance(atom, Symbol):
             return Poly.of(atom) + _lo if atom == self.variable else Poly.of(atom)
         if self.variable in atom.denominator.indices:
             raise _Refused(f"{atom!r} divides by {self.variable}")
         if self.variable not in atom.numerator.indices:
             return Poly.of(atom)
-        shift = self.advance(atom.numerator) - atom.numerator
-        if shift.indices:
+        distance = self(atom.numerator) - atom.numerator
+        if distance.indices:
             raise _Refused(f"{atom!r} does not move evenly with {self.variable}")
-        self.aligned.add((shift, atom.denominator))
+        self.aligned.add((distance, atom.denominator))
         match atom:
             case Quotient(_, denominator):
-                return Poly.of(atom) + shift // denominator
+                return Poly.of(atom) + distance // denominator
             case Remainder():
                 return Poly.of(atom)
 
@@ -255,14 +255,14 @@ class _Motion:
 @dataclass(frozen=True, slots=True)
 class _Read:
     index: Poly
-    advanced: Poly
+    shifted: Poly
     region: Interval
     fill: float | None
 
 
 @dataclass(slots=True)
 class _Reads:
-    """Every index of every read dim (None: all of it), and every index used as a value."""
+    """The indices of every dim that is read (None: the whole dim), and those used as values."""
 
     dims: dict[tuple[int, int], list[tuple[Poly | None, float | None]]] = field(
         default_factory=dict
@@ -293,16 +293,16 @@ def _reads(trace: Trace, number: int) -> _Reads:
 
 
 def _starts(options: list[_Read]) -> list[Poly]:
-    """Where a region may begin: at the first element read, or where the index expression itself begins."""
-    shift = options[0].advanced - options[0].index
+    """Possible starts of a region: the first element read, or the shift of the index itself."""
+    shift = options[0].shifted - options[0].index
     return list(dict.fromkeys([_first(options)] if shift.indices else [_first(options), shift]))
 
 
 def _fill(options: list[_Read]) -> float | None:
-    """What lies outside of the tensor; reads that never leave it do not mind."""
+    """The value outside of the tensor, for the reads that may leave it."""
     fills = {read.fill for read in options} - {None}
     if len(fills) > 1:
-        raise _Refused(f"it reads different values outside of one dim: {sorted(map(str, fills))}")
+        raise _Refused(f"one dim is padded with different values: {sorted(map(str, fills))}")
     return next(iter(fills), None)
 
 
@@ -319,9 +319,7 @@ def _hull_end(options: list[_Read]) -> Poly:
 def _order(a: Poly, b: Poly) -> int:
     difference = (a - b).constant
     if difference is None:
-        raise _Refused(
-            f"it reads the regions up to {a!r} and {b!r} of one dim, which cannot be compared"
-        )
+        raise _Refused(f"regions of one dim end at {a!r} and {b!r}, which cannot be compared")
     return difference
 
 
@@ -332,46 +330,44 @@ def _absorb(
     sizes: Mapping[Symbol, Poly],
     values: list[tuple[Poly, Poly]],
 ) -> dict[Symbol, Poly]:
-    """New values for the attributes that take up residuals; refuses what none can take up."""
+    """Choose attribute values that absorb the residuals; refuse residuals that none can absorb."""
     pinned = {s for name, poly, _ in trace.guards if name == "is" for s in poly.symbols}
     places = [
-        (read.index, read.advanced, cuts[key].start, f"{trace.names[key[0]]}[.. {read.index!r} ..]")
+        (read.index, read.shifted, cuts[key].start, f"{trace.names[key[0]]}[.. {read.index!r} ..]")
         for key, options in moved.items()
         for read in options
     ]
-    places += [
-        (index, advanced, Poly.const(0), f"the value {index!r}") for index, advanced in values
-    ]
+    places += [(index, shifted, Poly.const(0), f"the value {index!r}") for index, shifted in values]
     attrs: dict[Symbol, Poly] = {}
-    for index, advanced, start, what in places:
+    for index, shifted, start, what in places:
         local = index.substitute({**sizes, **attrs})
-        if advanced - start == local:
+        if shifted - start == local:
             continue
-        for symbol, value in _taken_up(index.substitute(sizes), advanced, start):
+        for symbol, value in _solutions(index.substitute(sizes), shifted, start):
             if symbol not in pinned and symbol not in attrs and not value.indices:
                 attrs[symbol] = value
                 break
         else:
-            raise _Refused(f"{what} would be {local!r} in a part, and not {advanced - start!r}")
+            raise _Refused(f"{what} would be {local!r} in a part, not {shifted - start!r}")
     changed = {**sizes, **attrs}
-    for index, advanced, start, what in places:
-        if advanced - start != index.substitute(changed):
-            raise _Refused(f"{what} would need other attributes than the rest of a part")
+    for index, shifted, start, what in places:
+        if shifted - start != index.substitute(changed):
+            raise _Refused(f"{what} would need different attributes than the rest of a part")
     return attrs
 
 
-def _taken_up(local: Poly, advanced: Poly, start: Poly) -> Iterator[tuple[Symbol, Poly]]:
-    """Attributes that stand alone in an index, with the value that makes ``local == advanced - start``."""
+def _solutions(local: Poly, shifted: Poly, start: Poly) -> Iterator[tuple[Symbol, Poly]]:
+    """Solve ``local == shifted - start`` for each attribute that stands alone in `local`."""
     for monomial, coefficient in local.terms:
         if len(monomial) != 1 or abs(coefficient) != 1:
             continue
         match monomial[0]:
             case Symbol(name, Kind.ATTR) as symbol if not name.startswith("fixed."):
-                yield symbol, Poly.of(symbol) + (advanced - start - local) * coefficient
+                yield symbol, Poly.of(symbol) + (shifted - start - local) * coefficient
             case Quotient(numerator, denominator) if len(local.terms) == 1:
-                moved = advanced.atom
+                moved = shifted.atom
                 if isinstance(moved, Quotient) and moved.denominator == denominator:
-                    yield from _taken_up(numerator, moved.numerator, start * denominator)
+                    yield from _solutions(numerator, moved.numerator, start * denominator)
             case _:
                 pass
 
@@ -379,7 +375,7 @@ def _taken_up(local: Poly, advanced: Poly, start: Poly) -> Iterator[tuple[Symbol
 def _check_extents(
     trace: Trace, number: int, variable: Symbol, local: Mapping[Symbol, Poly]
 ) -> None:
-    """Other indices keep their extents in a part, and `variable` runs over the part alone."""
+    """Check that in a part `variable` covers the part, and other indices keep their extents."""
     output = trace.outputs[number]
     bound = {v for e in distinct(output.body) if isinstance(e, Reduce) for v in e.variables}
     for other in (*output.variables, *bound):
@@ -389,28 +385,28 @@ def _check_extents(
             raise _Refused(f"{other} runs over {extent!r}, which is not {want!r} in a part")
     for poly in trace.expected:
         if poly.substitute(local) not in (poly, Poly.const(0)):
-            raise _Refused("the kernel would compute another size for a part")
+            raise _Refused("the kernel would compute a different size for a part")
 
 
-def _check_kept(trace: Trace, out_size: Mapping[Symbol, Poly]) -> None:
-    """Refuse early where an output's size has to stay what it is."""
+def _check_output_size(trace: Trace, out_size: Mapping[Symbol, Poly]) -> None:
+    """Refuse early if the size of an output must not change."""
     known = out_size.keys() | trace.fixed.keys()
     for poly in trace.expected:
         if poly.symbols <= known and poly.substitute(out_size) not in (poly, Poly.const(0)):
-            raise _Refused("the kernel needs all of this dim")
+            raise _Refused("the kernel needs the whole dim")
 
 
-# -- reductions -------------------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------
 
 
-def passes(expr: Expr, reduction: Reduce) -> bool:
-    """Whether combining partial results of `reduction` gives `expr`: every step up to the root lets them through."""
+def passes_partial(expr: Expr, reduction: Reduce) -> bool:
+    """Whether partial results of `reduction` pass through `expr`, to be combined afterwards."""
     if reduction.reducer in ("argmax", "argmin"):
         return False
     if expr is reduction:
         return True
     inside = [child for child in children(expr) if any(e is reduction for e in distinct(child))]
-    if len(inside) != 1 or not passes(inside[0], reduction):
+    if len(inside) != 1 or not passes_partial(inside[0], reduction):
         return False
     match expr:
         case Reduce(reducer):
@@ -428,14 +424,14 @@ def passes(expr: Expr, reduction: Reduce) -> bool:
             return False
 
 
-# -- data-dependent lookups -------------------------------------------------------------------------
+# -- data-dependent lookups ----------------------------------------------------------------------
 
 
 def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
     output = trace.outputs[number]
-    found: list[SymbolicSplit] = []
+    splits: list[SymbolicSplit] = []
     if not any(isinstance(e, Access) and children(e) for e in distinct(output.body)):
-        return found  # no index depends on data
+        return splits  # no index depends on data
     accesses = [e for e in walk(output.body) if isinstance(e, Access)]
     for access in accesses:
         if sum(a.tensor == access.tensor for a in accesses) > 1:
@@ -445,7 +441,7 @@ def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
             continue
         dim, index = looked_up[0]
         if index.fill is not None or sum(a.tensor == index.tensor for a in accesses) > 1:
-            continue  # the mask changes the index, so that nothing else may see it
+            continue  # the mask changes the index, so nothing else may read it
         variables = [i.atom if isinstance(i, Poly) else None for i in index.index]
         if not all(v in output.variables and variables.count(v) == 1 for v in variables):
             continue
@@ -456,7 +452,7 @@ def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
         ranges = [trace.extents[v] for v in (*output.variables, *bound)]
         if size.symbols & used.union(*(r.symbols for r in (*ranges, *trace.expected))):
             continue
-        found.append(
+        splits.append(
             SymbolicSplit(
                 index=f"{access.name}.{dim}",
                 reduced=True,
@@ -464,7 +460,7 @@ def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
                 joins=(Combine("sum"),),
                 cuts={(access.tensor, dim): Cut(_lo, _end - _lo, None, _lo)},
                 mask=mask,
-                equal=_covered(trace, number, mask),
+                equal=_mask_sizes(trace, number, mask),
             )
         )
-    return found
+    return splits

@@ -1,11 +1,11 @@
-"""Pair up the splits of several outputs: one cut of the inputs has to serve all of them.
+"""Match the splits of several outputs: one cut of the inputs must serve all of them.
 
     out0[i] = x[i] * y[i]          split i cuts x and y; concatenates
-    out1    = Sum(k: x[k])         split k cuts x alike;  combines by sum
-    out2[j] = z[j]                 reads nothing that is cut: the same in every part
+    out1    = Sum(k: x[k])         split k cuts x in the same way; combines by sum
+    out2[j] = z[j]                 reads no tensor that is cut: the same in every part
 
-An output agrees with a joint split if it sees exactly its own split there: of the tensors that it reads, just its own
-cuts; of the sizes and attributes that it uses, just its own changes (`_agrees`).
+An output agrees with a joint split if the tensors that it reads have exactly the cuts of its own
+split, and the sizes and attributes that it uses exactly the changes of its own split (`_agrees`).
 """
 
 from __future__ import annotations
@@ -13,35 +13,41 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 
-from graphwright.describe.expression import Access, Reduce, distinct, indices_of, walk
-from graphwright.describe.language import size_symbol
-from graphwright.describe.symbolic_split import Join, Refusal, Same, SymbolicSplit
-from graphwright.describe.trace import Trace
+from graphwright.describe.language import (
+    Access,
+    Reduce,
+    Trace,
+    distinct,
+    indices_of,
+    size_symbol,
+    walk,
+)
+from graphwright.describe.splitting.symbolic_split import Join, Refusal, Same, SymbolicSplit
 from graphwright.symbolic import Poly, Symbol
 
 
 def join_outputs(
     trace: Trace, per_output: list[list[SymbolicSplit]]
 ) -> tuple[list[SymbolicSplit], list[Refusal]]:
-    """The splits that serve all outputs, from those of each output, and why the others do not."""
+    """The splits that serve all outputs, and the reasons why the others do not."""
     if len(per_output) == 1:
         return per_output[0], []
     joined: dict[object, SymbolicSplit] = {}
     refused: list[Refusal] = []
     for number, candidates in enumerate(per_output):
         for split in candidates:
-            found = _join_from(trace, per_output, number, split)
-            if found is None:
-                refused.append(Refusal(split.index, "the outputs would need different regions"))
+            joint = _join_from(trace, per_output, number, split)
+            if joint is None:
+                refused.append(Refusal(split.index, "the outputs need different regions"))
             else:
-                joined.setdefault((frozenset(found.cuts.items()), found.joins), found)
+                joined.setdefault((frozenset(joint.cuts.items()), joint.joins), joint)
     return list(joined.values()), refused
 
 
 def _join_from(
     trace: Trace, per_output: list[list[SymbolicSplit]], number: int, split: SymbolicSplit
 ) -> SymbolicSplit | None:
-    """`split` of one output, with a split of every other output that cuts the same regions, or none."""
+    """Extend the split of one output with a split, or none, of every other output."""
     merged = split
     chosen: list[SymbolicSplit | None] = []
     for other, choices in enumerate(per_output):
@@ -64,7 +70,7 @@ def _join_from(
 
 
 def _fits(trace: Trace, split: SymbolicSplit, number: int, choice: SymbolicSplit) -> bool:
-    """Whether output `number` may be split by `choice` where others are by `split`: what both cut is cut alike."""
+    """Whether `choice`, a split of output `number`, cuts the tensors of `split` identically."""
     read = _tensors(trace, number)
     mine = {key: cut for key, cut in split.cuts.items() if key[0] in read}
     cut = {tensor for tensor, _ in split.cuts}
@@ -91,7 +97,7 @@ def _merge(split: SymbolicSplit, choice: SymbolicSplit) -> SymbolicSplit:
 
 
 def _agrees(trace: Trace, number: int, own: SymbolicSplit | None, merged: SymbolicSplit) -> bool:
-    """Whether an output sees in `merged` what it would see in its own split, or nothing of it where it has none."""
+    """Whether `merged` is, for an output, the same as its own split (None: no change at all)."""
     read, used = _tensors(trace, number), _symbols(trace, number)
     cuts = {} if own is None else own.cuts
     attrs = {} if own is None else own.attrs
@@ -104,9 +110,10 @@ def _agrees(trace: Trace, number: int, own: SymbolicSplit | None, merged: Symbol
 
 
 def _empty_if_same(trace: Trace, number: int) -> set[tuple[Poly, Poly]]:
-    """Sizes that must be 0 for an output to be the same in every part, as the kernel may take them from what is cut.
+    """Sizes that must be 0 for an output to be the same in every part.
 
-    It does not where an output's size is that of a tensor that it reads, or of an `expect`.
+    The kernel may derive an output's size from a tensor that is cut, unless the output reads a
+    tensor of that size or the description states the size with `expect`.
     """
     output = trace.outputs[number]
     reads = [e for e in walk(output.body) if isinstance(e, Access)]

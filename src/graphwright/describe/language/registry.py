@@ -1,11 +1,11 @@
-"""Which operators are described, and by which function.
+"""The registry of described operators.
 
     @describe("aten.view", size=lambda out: out.shape)
     def view(x, *, size): ...
 
-A keyword of `describe` names an attribute that restates shapes: the function recomputes it from the shapes of a
-part (arguments: the description's tensors by name, ``out`` or ``outs``, and attributes by name). One function may
-describe several operators.
+A keyword of `describe` names an attribute that restates a shape. Its function recomputes the
+attribute from the shapes of a part; the arguments are tensors of the description, ``out`` or
+``outs``, and attributes, all by name. One function may describe several operators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIBRARY = "graphwright.describe.library"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The text that says what an operator computes, and how its attributes restate shapes."""
+    """What an operator computes, and how its attributes restate shapes."""
 
     op: str
     function: Callable[..., object]
@@ -33,7 +33,7 @@ class Description:
     attrs: tuple[str, ...]
 
     def name_inputs(self, count: int) -> tuple[str, ...]:
-        """A name for each of `count` tensor arguments."""
+        """The names of `count` tensor arguments."""
         names = list(self.tensors)
         if self.variadic:
             names += [f"{self.variadic}{n}" for n in range(count - len(names))]
@@ -41,7 +41,7 @@ class Description:
 
     @property
     def source(self) -> str:
-        """The description as it was written."""
+        """The source code of the description."""
         return inspect.getsource(self.function) if isinstance(self.function, FunctionType) else ""
 
 
@@ -53,7 +53,7 @@ _loaded = False
 def describe(
     *ops: str, **restated: Callable[..., object]
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Describe the operators `ops` by the decorated function; the newest description of an operator counts."""
+    """Describe the operators `ops` by the decorated function; the latest description wins."""
 
     def register(function: Callable[..., object]) -> Callable[..., object]:
         for op in ops:
@@ -66,7 +66,7 @@ def describe(
 def make_description(
     op: str, function: Callable[..., object], **restated: Callable[..., object]
 ) -> Description:
-    """A description that is not registered, for trying one out."""
+    """Make a description without registering it, to try it out."""
     tensors: list[str] = []
     variadic: str | None = None
     attrs: list[str] = []
@@ -88,43 +88,43 @@ def make_description(
 
 
 def leave_undescribed(reason: str, *ops: str) -> None:
-    """Say why operators have no description: they stay opaque, and are listed with the reason."""
+    """State why operators have no description; they are opaque and listed with the reason."""
     _UNDESCRIBED.update(dict.fromkeys(ops, reason))
 
 
 def undescribed() -> dict[str, str]:
-    """The operators that are left undescribed on purpose, with the reason."""
+    """The operators that deliberately have no description, with the reasons."""
     _load()
     return dict(_UNDESCRIBED)
 
 
 def find(op: str) -> Description | None:
-    """The description of `op`, if there is one."""
+    """The description of `op`, or None."""
     _load()
     return _DESCRIPTIONS.get(op)
 
 
 def require(op: str) -> Description:
-    """The description of `op`."""
+    """The description of `op`, or an error that suggests similar names."""
     description = find(op)
     if description is not None:
         return description
     if op in _UNDESCRIBED:
-        raise UnknownOperator(f"{op} is left without a description: {_UNDESCRIBED[op]}")
+        raise UnknownOperator(f"{op} deliberately has no description: {_UNDESCRIBED[op]}")
     raise UnknownOperator(
-        f"{op} has no description{_suggest(op)}; describe it with "
-        f'@graphwright.describe("{op}"), or list what is described with `graphwright describe --list`'
+        f'{op} has no description{_suggest(op)}; add one with @graphwright.describe("{op}"); '
+        "`graphwright describe --list` lists all described operators"
     )
 
 
 def descriptions() -> Iterator[Description]:
-    """All descriptions, by operator name."""
+    """All descriptions, sorted by operator name."""
     _load()
     return iter([_DESCRIPTIONS[op] for op in sorted(_DESCRIPTIONS)])
 
 
 def _suggest(op: str) -> str:
-    """Its overloads (``aten.add.Tensor`` for ``aten.add``), else longer and similar names; ``aten.`` may be left out."""
+    """The overloads of `op` (with ``aten.`` if it has no namespace), or else similar names."""
     from difflib import get_close_matches
 
     name = op.removeprefix("torch.").rstrip(".")

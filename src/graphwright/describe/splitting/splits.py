@@ -1,12 +1,13 @@
-"""The splits of one call of an operator: the symbolic ones with its sizes put in.
+"""The splits of one call of an operator: its symbolic splits, with sizes substituted.
 
     >>> for split in splits("aten.mm", {}, Types(...)): print(split)
     i: 0 of out; a[0]
     j: 1 of out; b[1]
     k: sum; a[1], b[0]
 
-A `Split` cuts its index into parts at any aligned positions; a `Part` says which region of each input the kernel
-gets (with a halo, and a fill value beyond the edges), the attributes to call it with, and where its outputs go.
+A `Split` cuts its index into parts at aligned positions. A `Part` gives the region of each input
+that the kernel reads (with a halo, and a fill value beyond the edges), its attributes, and the
+regions of its outputs.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from itertools import pairwise
 from math import gcd
 from types import SimpleNamespace
 
-from graphwright.describe.analysis import Partitions, partitions
-from graphwright.describe.concrete import concrete_outputs
-from graphwright.describe.registry import Description, find
-from graphwright.describe.scatter import Mask
-from graphwright.describe.symbolic_split import (
+from graphwright.describe.language import Description, Trace, Types, find, restate_attr, trace
+from graphwright.describe.splitting.analysis import Partitions, partitions
+from graphwright.describe.splitting.concrete import concrete_outputs
+from graphwright.describe.splitting.scatter import Mask
+from graphwright.describe.splitting.symbolic_split import (
     END,
     LO,
     Combine,
@@ -32,7 +33,6 @@ from graphwright.describe.symbolic_split import (
     Same,
     SymbolicSplit,
 )
-from graphwright.describe.trace import Trace, Types, restate_attr, trace
 from graphwright.errors import DescriptionError, MisalignedSplit, NonAffineIndex
 from graphwright.ir import Attr, TensorType
 from graphwright.symbolic import Symbol
@@ -40,7 +40,7 @@ from graphwright.symbolic import Symbol
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Elements [start, stop) of a dim; beyond the tensor's edges they hold `fill`."""
+    """Elements [start, stop) of a dim; beyond the tensor's edges, `fill`."""
 
     start: int
     stop: int
@@ -56,7 +56,7 @@ Region = tuple[Slice, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one part of a split reads, calls and makes."""
+    """The input regions, output regions and attributes of one part of a split."""
 
     lo: int
     end: int
@@ -70,8 +70,8 @@ class Part:
 class Split:
     """One way to split a call of an operator.
 
-    `joins` says, per output, whether the parts concatenate, combine or are all the same. Cuts are allowed at
-    multiples of `quantum` only.
+    `joins` says for each output whether parts concatenate, combine or are all the same. Cuts are
+    allowed only at multiples of `quantum`.
     """
 
     index: str
@@ -84,20 +84,20 @@ class Split:
 
     @property
     def reducer(self) -> str | None:
-        """The reducer that puts the parts together, None where no output needs one."""
+        """The reducer that combines the parts, or None if no output needs one."""
         return next((j.reducer for j in self.joins if isinstance(j, Combine)), None)
 
     @property
     def max_parts(self) -> int:
-        """The largest number of parts with something to do in each."""
+        """The largest number of non-empty parts."""
         return -(-self.extent // self.quantum)
 
     def cuts(self, num_parts: int) -> tuple[int, ...]:
         """Balanced, aligned positions: part p is [cuts[p], cuts[p + 1])."""
         if not 1 <= num_parts <= self.max_parts:
             raise MisalignedSplit(
-                f"{self.call.op} splits along {self.index} (extent {self.extent}, quantum {self.quantum}) into at "
-                f"most {self.max_parts} parts, not {num_parts}"
+                f"{self.call.op} splits along {self.index} (extent {self.extent}, quantum "
+                f"{self.quantum}) into at most {self.max_parts} parts, not {num_parts}"
             )
         units = self.max_parts
         return tuple(
@@ -112,14 +112,13 @@ class Split:
     def part(self, lo: int, end: int) -> Part:
         """The part that computes [lo, end) of the index."""
         if not 0 <= lo < end <= self.extent:
-            raise MisalignedSplit(
-                f"[{lo}, {end}) is not inside {self.index}'s range [0, {self.extent})"
-            )
+            raise MisalignedSplit(f"[{lo}, {end}) is not in [0, {self.extent}) of {self.index}")
         if lo % self.quantum or (end % self.quantum and end != self.extent):
             raise MisalignedSplit(
-                f"{self.call.op} splits along {self.index} at multiples of {self.quantum}; [{lo}, {end}) is not aligned"
+                f"{self.call.op} splits along {self.index} at multiples of {self.quantum}; "
+                f"[{lo}, {end}) is not aligned"
             )
-        if not _inside(self, lo, end):
+        if not _is_valid(self, lo, end):
             raise MisalignedSplit(
                 f"{self.call.op} cannot compute {self.index} in [{lo}, {end}) alone"
             )
@@ -144,7 +143,7 @@ def _show(join: Join) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
-    """One call of an operator with everything symbolic resolved."""
+    """One call of an operator, with the values of all symbols."""
 
     op: str
     attrs: Mapping[str, Attr]
@@ -154,7 +153,7 @@ class _Call:
 
 
 def splits(op: str, attrs: Mapping[str, Attr], types: Types) -> tuple[Split, ...]:
-    """Every basic split of a call; none for an operator without a description."""
+    """All basic splits of a call; none if the operator has no description."""
     description = find(op)
     return () if description is None else splits_of(description, attrs, types)
 
@@ -162,17 +161,17 @@ def splits(op: str, attrs: Mapping[str, Attr], types: Types) -> tuple[Split, ...
 def splits_of(
     description: Description, attrs: Mapping[str, Attr], types: Types
 ) -> tuple[Split, ...]:
-    """Every basic split of a call, by a given description."""
-    return _splits(_Key(description, attrs, types))
+    """All basic splits of a call, for a given description."""
+    return _splits(_CallKey(description, attrs, types))
 
 
 def refusals(op: str, attrs: Mapping[str, Attr], types: Types) -> tuple[Refusal, ...]:
-    """Why the other indices of a described operator cannot be split."""
+    """The reasons why other indices of a described operator cannot be split."""
     description = find(op)
     return () if description is None else analyse(trace(description, attrs, types)).refusals
 
 
-class _Key:
+class _CallKey:
     """A call as a cache key."""
 
     __slots__ = ("_hash", "_text", "attrs", "description", "types")
@@ -187,7 +186,7 @@ class _Key:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, _Key)
+            isinstance(other, _CallKey)
             and self.description is other.description
             and self.types == other.types
             and self._text == other._text
@@ -199,17 +198,17 @@ def _by_name(item: tuple[str, Attr]) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _splits(key: _Key) -> tuple[Split, ...]:
+def _splits(key: _CallKey) -> tuple[Split, ...]:
     traced = trace(key.description, key.attrs, key.types)
     values = traced.environment(key.attrs, key.types)
     call = _Call(key.description.op, key.attrs, key.types, traced, values)
-    made = (_concrete(symbolic, call) for symbolic in analyse(traced).splits)
-    return tuple(split for split in made if split is not None)
+    candidates = (_concrete(symbolic, call) for symbolic in analyse(traced).splits)
+    return tuple(split for split in candidates if split is not None)
 
 
 @cache
 def analyse(traced: Trace) -> Partitions:
-    """The symbolic splits of a trace, derived once."""
+    """The symbolic splits of a trace, cached."""
     return partitions(traced)
 
 
@@ -229,17 +228,17 @@ def _concrete(symbolic: SymbolicSplit, call: _Call) -> Split | None:
         call=call,
         symbolic=symbolic,
     )
-    return split if all(_inside(split, *b) for b in _probes(split)) and _differs(split) else None
+    return split if all(_is_valid(split, *b) for b in _probes(split)) and _differs(split) else None
 
 
 def _differs(split: Split) -> bool:
-    """Whether a part's call differs from the whole one; a kernel that is told nothing new makes the whole output."""
-    told = bool(split.cut_dims) or split.symbolic.mask is not None
-    return told or _part(split, 0, split.quantum).attrs != split.call.attrs
+    """Whether a part's call differs from the whole call; if not, it makes the whole output."""
+    differs = bool(split.cut_dims) or split.symbolic.mask is not None
+    return differs or _part(split, 0, split.quantum).attrs != split.call.attrs
 
 
 def _applies(symbolic: SymbolicSplit, call: _Call) -> bool:
-    """Whether what the analysis assumed of signs and sizes is so in this call."""
+    """Whether the call satisfies the analysis's assumptions on signs and sizes."""
     values = call.values
     return (
         all(int(poly.evaluate(values)) >= 0 for poly in symbolic.not_negative)
@@ -249,10 +248,10 @@ def _applies(symbolic: SymbolicSplit, call: _Call) -> bool:
 
 
 def _quantum(symbolic: SymbolicSplit, call: _Call, extent: int) -> int:
-    """The smallest step at which every shift is a multiple of its divisor, `extent` or more where there is none.
+    """The smallest step that makes every shift a multiple of its divisor; `extent` or more if none.
 
-    A shift may itself hold a quotient (``lo // n`` for a dim merged of three), which is exact once lo is a multiple
-    of n; so the step grows until nothing changes.
+    A shift may contain a quotient (``lo // n`` for a dim merged from three), which is exact once lo
+    is a multiple of n; so the step grows until nothing changes.
     """
     quantum, before = 1, 0
     while quantum != before and quantum < extent:
@@ -265,13 +264,13 @@ def _quantum(symbolic: SymbolicSplit, call: _Call, extent: int) -> int:
 
 
 def _probes(split: Split) -> set[tuple[int, int]]:
-    """The parts to try: two halves, and the ends of the finest cut, where a region could leave its tensor."""
+    """The parts to check: two halves, and the first and last part of the finest cut."""
     last = (split.max_parts - 1) * split.quantum
     return {(0, split.quantum), (last, split.extent), *pairwise(split.cuts(2))}
 
 
-def _inside(split: Split, lo: int, end: int) -> bool:
-    """Whether a part's regions hold all that it reads, and lie in their tensors where nothing fills them up."""
+def _is_valid(split: Split, lo: int, end: int) -> bool:
+    """Whether a part's regions cover its reads, lie inside their tensors, and give its values."""
     values = {**split.call.values, LO: lo, END: end}
     for (arg, dim), cut in split.symbolic.cuts.items():
         t = split.call.types.inputs[arg]
@@ -282,16 +281,16 @@ def _inside(split: Split, lo: int, end: int) -> bool:
             return False
         if stop < start:
             return False
-    return _computes_alike(split, _part(split, lo, end))
+    return _matches_trace(split, _part(split, lo, end))
 
 
-def _computes_alike(split: Split, part: Part) -> bool:
-    """Whether the description, run for a part, keeps what is fixed and says what the analysis took it to say.
+def _matches_trace(split: Split, part: Part) -> bool:
+    """Whether the description of a part keeps the fixed values and agrees with the whole's trace.
 
-    That is clear where the part takes the decisions that the whole took; otherwise the part's own trace is compared.
+    It does if the part takes the same decisions as the whole; otherwise compare the two traces.
     """
     traced = split.call.trace
-    types = _local_types(split, part)
+    types = local_types(split, part)
     try:
         values = traced.environment(part.attrs, types)
         if any(values[symbol] != split.call.values[symbol] for symbol in traced.fixed):
@@ -307,8 +306,8 @@ def _computes_alike(split: Split, part: Part) -> bool:
         return False
 
 
-def _local_types(split: Split, part: Part) -> Types:
-    """The types that one part's kernel sees."""
+def local_types(split: Split, part: Part) -> Types:
+    """The input and output types of one part's kernel."""
     types = split.call.types
     inputs = tuple(
         None if t is None or region is None else TensorType(_sizes(region), t.dtype)
@@ -369,7 +368,7 @@ def _local_attrs(
     for name, restate in call.trace.description.restated.items():
         if name in attrs:
             new = restate_attr(restate, call.trace.names, tensors, outs, attrs)
-            attrs[name] = tuple(new) if isinstance(new, list | tuple) else new  # type: ignore[assignment]
+            attrs[name] = tuple(new) if isinstance(new, list) else new  # type: ignore[assignment]
     return attrs
 
 

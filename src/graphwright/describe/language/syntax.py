@@ -1,32 +1,34 @@
-"""What a description is written in.
+"""The language of descriptions.
 
     @describe("aten.mm")
     def mm(a, b):
         return lambda i, j: Sum(lambda k: a[i, k] * b[k, j])
 
-The function's positional arguments are the operator's tensors, its keyword-only arguments the attributes it needs.
-It returns one lambda per output, from index variables to the value of that element:
+The function's positional arguments are the operator's tensors, its keyword-only arguments the
+attributes that it uses. It returns one lambda per output, from indices to the element there:
 
-- ``lambda *i`` takes as many indices as the output has dims; ``x[i]`` then reads with PyTorch's broadcasting.
-- `Sum`, `Max`, `Min`, `Prod`, `Any` and `reducer(name)` reduce over the arguments of their own lambda. A reduced
-  index gets its extent from a dim that it indexes by itself, or from ``over=``.
-- Sizes and integer attributes are symbols. Arithmetic on them stays symbolic; asking Python for a decision
-  (``if groups == 1``, ``range(n)``) records a guard, and the analysis then serves all shapes that pass the guards.
-- ``x.pad(0)[i - 1]`` says what lies outside of x; ``x[idx[i], j]`` is a data-dependent index;
-  ``i // n`` and ``i % n`` write reshapes; ``x[b, :, :]`` is a slice, for an `Opaque` function.
-- `fixed(n)` names a quantity that every part of a split keeps (the channels of one group); ``expect(n, formula)``
-  says that the kernel computes the size n itself, so a part has to agree with it.
+- ``lambda *i`` takes as many indices as the output has dims; ``x[i]`` broadcasts as PyTorch does.
+- `Sum`, `Max`, `Min`, `Prod`, `Any` and `reducer(name)` reduce over the arguments of their lambda.
+  A reduced index takes its extent from a dim that it indexes by itself, or from ``over=``.
+- Sizes and integer attributes are symbols, and so is arithmetic on them. A Python decision
+  (``if groups == 1``, ``range(n)``) records a guard; the analysis holds for all shapes that pass
+  the guards.
+- ``x.pad(0)[i - 1]`` defines the values outside of x; ``x[idx[i], j]`` is a data-dependent index;
+  ``i // n`` and ``i % n`` express reshapes; ``x[b, :, :]`` is a slice, for an `Opaque` function.
+- `fixed(n)` is a quantity that every part of a split keeps (the channels of one group);
+  ``expect(n, formula)`` says that the kernel computes the size n itself, for a part too.
 - A keyword-only argument ``out`` (or ``outs``) is the output, for its shape.
 """
 
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from graphwright.describe.expression import (
+from graphwright.describe.language.expression import (
     Access,
     Const,
     Expr,
@@ -45,7 +47,7 @@ from graphwright.symbolic import Kind, Poly, Symbol
 
 @dataclass(slots=True)
 class Tracing:
-    """What one run of a description collects: the values behind its symbols, and the decisions it took."""
+    """The state of one run of a description: the values of its symbols, the decisions it took."""
 
     values: dict[Symbol, int]
     guards: list[tuple[str, Poly, bool | int]] = field(default_factory=list)
@@ -57,7 +59,7 @@ class Tracing:
     pinned: dict[str, float] = field(default_factory=dict)
 
     def fresh(self, name: str) -> Symbol:
-        """A new index variable; a prime tells it from earlier ones of the same name."""
+        """A new index variable; primes distinguish variables of the same name."""
         symbol = Symbol(name)
         while symbol in self.indices:
             symbol = Symbol(symbol.name + "'")
@@ -68,6 +70,43 @@ class Tracing:
 TRACING: ContextVar[Tracing] = ContextVar("tracing")
 
 
+_INTEGER: dict[str, Callable[[Poly, Poly], Poly]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+}
+
+
+def _arithmetic(name: str, reflected: bool = False) -> Callable[[Int, object], Int]:
+    """The method of `Int` for a binary operator; with anything but an integer, an expression."""
+
+    def method(self: Int, other: object) -> Int | Expr:
+        left, right = (other, self) if reflected else (self, other)
+        if isinstance(other, Int | int) and not isinstance(other, bool):
+            return Int(_INTEGER[name](_poly(left), _poly(right)))  # type: ignore[arg-type]
+        return call(name, left, right)
+
+    return method  # type: ignore[return-value]
+
+
+def _comparison(name: str) -> Callable[[Int, object], Expr | bool]:
+    """The method of `Int` for a comparison: a value for indices, a guarded decision for sizes."""
+
+    def method(self: Int, other: object) -> Expr | bool:
+        if isinstance(other, Expr):
+            return call(name, self, other)
+        if not isinstance(other, Int | int):
+            return call(name, self, other) if self.poly.indices else _numeric(self, other, name)
+        difference = self.poly - _poly(other)
+        if difference.indices:
+            return call(name, Int(difference), 0)
+        return _decide(name, difference)
+
+    return method
+
+
 class Int:
     """A size, an integer attribute, an index variable, or arithmetic on them."""
 
@@ -76,48 +115,10 @@ class Int:
     def __init__(self, poly: Poly) -> None:
         self.poly = poly
 
-    def _arithmetic(self, other: object, name: str, reflected: bool = False) -> Int | Expr:
-        if isinstance(other, Int | int) and not isinstance(other, bool):
-            a, b = self.poly, _poly(other)
-            a, b = (b, a) if reflected else (a, b)
-            match name:
-                case "add":
-                    return Int(a + b)
-                case "sub":
-                    return Int(a - b)
-                case "mul":
-                    return Int(a * b)
-                case "floordiv":
-                    return Int(a // b)
-                case "mod":
-                    return Int(a % b)
-                case _:
-                    pass
-        return call(name, other, self) if reflected else call(name, self, other)
-
-    def __add__(self, other: object) -> Int:
-        return self._arithmetic(other, "add")  # type: ignore[return-value]
-
-    def __radd__(self, other: object) -> Int:
-        return self._arithmetic(other, "add", True)  # type: ignore[return-value]
-
-    def __sub__(self, other: object) -> Int:
-        return self._arithmetic(other, "sub")  # type: ignore[return-value]
-
-    def __rsub__(self, other: object) -> Int:
-        return self._arithmetic(other, "sub", True)  # type: ignore[return-value]
-
-    def __mul__(self, other: object) -> Int:
-        return self._arithmetic(other, "mul")  # type: ignore[return-value]
-
-    def __rmul__(self, other: object) -> Int:
-        return self._arithmetic(other, "mul", True)  # type: ignore[return-value]
-
-    def __floordiv__(self, other: object) -> Int:
-        return self._arithmetic(other, "floordiv")  # type: ignore[return-value]
-
-    def __mod__(self, other: object) -> Int:
-        return self._arithmetic(other, "mod")  # type: ignore[return-value]
+    __add__, __radd__ = _arithmetic("add"), _arithmetic("add", reflected=True)
+    __sub__, __rsub__ = _arithmetic("sub"), _arithmetic("sub", reflected=True)
+    __mul__, __rmul__ = _arithmetic("mul"), _arithmetic("mul", reflected=True)
+    __floordiv__, __mod__ = _arithmetic("floordiv"), _arithmetic("mod")
 
     def __truediv__(self, other: object) -> Expr:
         return call("div", self, other)
@@ -134,32 +135,11 @@ class Int:
     def __neg__(self) -> Int:
         return Int(-self.poly)
 
-    # A comparison of indices is a value; one of sizes and attributes is a decision, kept as a guard.
-
-    def _compare(self, other: object, name: str) -> Expr | bool:
-        if isinstance(other, Expr):
-            return call(name, self, other)
-        if not isinstance(other, Int | int):
-            return call(name, self, other) if self.poly.indices else _numeric(self, other, name)
-        difference = self.poly - _poly(other)
-        if difference.indices:
-            return call(name, Int(difference), 0)
-        return _decide(name, difference)
-
-    def __lt__(self, other: object) -> Expr | bool:
-        return self._compare(other, "lt")
-
-    def __le__(self, other: object) -> Expr | bool:
-        return self._compare(other, "le")
-
-    def __gt__(self, other: object) -> Expr | bool:
-        return self._compare(other, "gt")
-
-    def __ge__(self, other: object) -> Expr | bool:
-        return self._compare(other, "ge")
+    __lt__, __le__ = _comparison("lt"), _comparison("le")
+    __gt__, __ge__, _equals = _comparison("gt"), _comparison("ge"), _comparison("eq")
 
     def __eq__(self, other: object) -> bool:
-        answer = self._compare(other, "eq")
+        answer = self._equals(other)
         if isinstance(answer, Expr):
             raise DescriptionError(f"{self!r} == {other!r}: compare indices with equal(a, b)")
         return answer
@@ -211,7 +191,7 @@ def _numeric(left: Int, right: object, name: str) -> bool:
 
 
 class Tensor:
-    """An input (or, for its shape, an output) as a description sees it: something to index."""
+    """An input that a description indexes, or an output whose shape it uses."""
 
     def __init__(
         self, name: str, position: int, shape: Sequence[Int], dtype: str, fill: float | None = None
@@ -224,7 +204,7 @@ class Tensor:
         return len(self.shape)
 
     def pad(self, value: float) -> Tensor:
-        """The same tensor, holding `value` everywhere outside of its bounds."""
+        """The same tensor, with `value` everywhere outside of its bounds."""
         return Tensor(self.name, self.position, self.shape, self.dtype, value)
 
     def __getitem__(self, key: object) -> Access:
@@ -251,7 +231,7 @@ class Tensor:
         return poly
 
 
-# -- reductions and functions -------------------------------------------------------------------
+# -- reductions and functions --------------------------------------------------------------------
 
 
 def reducer(name: str) -> Callable[..., Expr]:
@@ -266,9 +246,7 @@ def reducer(name: str) -> Callable[..., Expr]:
         variables = [tracing.fresh(name) for name in names]
         if given is not None:
             if any(_poly(n).indices for n in given):
-                raise DescriptionError(
-                    f"over={given}: an index runs over the same range everywhere"
-                )
+                raise DescriptionError(f"over={given}: an extent must not depend on an index")
             tracing.extents.update(zip(variables, map(_poly, given), strict=True))
         expr = lift(body(*(Int(Poly.of(v)) for v in variables)))
         if given is None:
@@ -285,7 +263,7 @@ def _extent(variable: Symbol, body: Expr) -> Poly:
                 if isinstance(index, Poly) and index.atom == variable:
                     return Poly.of(size_symbol(expr.name, dim))
     raise DescriptionError(
-        f"the reduced index {variable!r} never indexes a tensor by itself; give its extent with over="
+        f"the reduced index {variable!r} never indexes a dim by itself; give its extent with over="
     )
 
 
@@ -295,7 +273,7 @@ def size_symbol(name: str, dim: int) -> Symbol:
 
 
 def index_names(body: Callable[..., object], count: int | None) -> list[str]:
-    """The names of a lambda's indices; a starred argument takes what `count` leaves to it."""
+    """The names of a lambda's indices; a starred argument takes the rest of `count`."""
     names: list[str] = []
     starred: tuple[int, str] | None = None
     for parameter in inspect.signature(body).parameters.values():
@@ -320,7 +298,7 @@ ArgMax, ArgMin = reducer("argmax"), reducer("argmin")
 
 
 class Opaque:
-    """A function along some dims that the language cannot say; other dims still split.
+    """A function along some dims that the language cannot express; other dims still split.
 
     ``Opaque("cholesky", numpy.linalg.cholesky)(a[b, :, :])[i, j]``
     """
@@ -334,7 +312,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueResult:
-    """What an opaque function returns; index it to get an element."""
+    """The result of an opaque function; index it to get an element."""
 
     function: OpaqueFunction
     args: tuple[Expr, ...]
@@ -345,20 +323,21 @@ class OpaqueResult:
 
 
 def random(name: str) -> Expr:
-    """A number drawn anew for every element, by its place in the whole output: parts draw what the whole would draw.
+    """A random number for every element, by its position in the whole output.
 
-    A kernel that takes its output's shape from a tensor has to read it, or no part would get a smaller one: see `instead`.
+    If the kernel takes its output's shape from a tensor, the description must read that tensor, so
+    that a part gets a smaller one: see `instead`.
     """
     return Random(name)
 
 
 def instead(value: object, element: Expr) -> Expr:
-    """`value`, in the place of an element that is read for its tensor's shape alone."""
+    """`value` instead of an element of a tensor that the kernel reads only for its shape."""
     return where(True, value, element)
 
 
 def number(value: Int | Scalar | float) -> float:
-    """The value of a number attribute itself; the trace then serves only calls with that value."""
+    """The value of a numeric attribute; the trace then holds only for calls with that value."""
     match value:
         case Scalar(name):
             tracing = TRACING.get()
@@ -371,7 +350,7 @@ def number(value: Int | Scalar | float) -> float:
 
 
 def fixed(value: Int | int) -> Int:
-    """A quantity that the operator takes from its attributes, and that every part of a split keeps."""
+    """A quantity from the operator's attributes that every part of a split keeps."""
     tracing = TRACING.get()
     poly = _poly(value)
     for symbol, known in tracing.fixed.items():
@@ -384,24 +363,24 @@ def fixed(value: Int | int) -> Int:
 
 
 def expect(size: Int, formula: Int) -> None:
-    """The kernel itself computes `size` as `formula`; a part must agree, or its split is refused."""
+    """State that the kernel computes `size` as `formula`; a split must keep that true."""
     TRACING.get().expected.append(_poly(size) - _poly(formula))
 
 
 def whole(size: Int) -> None:
-    """Every part of a split keeps this size: the kernel would treat a smaller one differently."""
+    """Keep this size in every part of a split: the kernel treats a smaller one differently."""
     expect(size, fixed(size))
 
 
 def equal(a: object, b: object) -> Expr:
-    """Whether two values are equal, as a value (``==`` on sizes asks for a decision instead)."""
+    """Whether two values are equal, as a value (``==`` on sizes is a Python decision)."""
     if isinstance(a, Int) and isinstance(b, Int | int):
         return call("eq", a - b, 0)
     return call("eq", a, b)
 
 
 def where(condition: object, a: object, b: object) -> Expr:
-    """`a` where `condition` holds, otherwise `b`."""
+    """`a` where `condition` holds, else `b`."""
     return call("where", condition, a, b)
 
 
@@ -416,21 +395,21 @@ def constant(value: float) -> Expr:
 
 
 def ignored(element: Expr) -> Expr:
-    """Zero, whatever the element: for a tensor that a kernel takes for its shape alone, and that is cut like others."""
+    """Zero: reads, and so cuts, a tensor that the kernel takes only for its shape."""
     return call("mul", 0, element)
 
 
 def regroup(index: Sequence[Int], shape: Sequence[Int], target: Sequence[Int]) -> tuple[Int, ...]:
-    """The index into a tensor of shape `target` of the element at `index` of the same tensor seen as `shape`.
+    """Map an index into a tensor of shape `shape` to the same element under the shape `target`.
 
-    Dims are matched in groups of equal size, so that a dim kept by a reshape keeps its plain index, and only the
-    dims that are really merged or split go through ``//`` and ``%``.
+    Dims are matched in groups of equal size: a dim that a reshape keeps retains its plain index;
+    only dims that are merged or split need ``//`` and ``%``.
     """
     result: list[Int] = []
     a = b = 0
     while a < len(shape) or b < len(target):
         left, right = [a], [b]
-        if a >= len(shape) or b >= len(target):  # only dims of size 1 can be left over
+        if a >= len(shape) or b >= len(target):  # only dims of size 1 can remain
             result.extend(Int(Poly.const(0)) for _ in range(b, len(target)))
             break
         if shape[a] == 1 and target[b] != 1:

@@ -1,11 +1,11 @@
-"""What the analysis finds: one way to split an operator, on symbols, for every shape that a trace covers."""
+"""The result of the analysis: symbolic splits, valid for every shape that a trace covers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from graphwright.describe.scatter import Mask
+from graphwright.describe.splitting.scatter import Mask
 from graphwright.symbolic import Kind, Poly, Symbol
 
 LO = Symbol("lo", Kind.BOUND)
@@ -14,14 +14,14 @@ END = Symbol("end", Kind.BOUND)
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """The parts of an output stand side by side along `dim`."""
+    """The parts of an output are concatenated along `dim`."""
 
     dim: int
 
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """The parts of an output are put together element by element."""
+    """The parts of an output are reduced element by element."""
 
     reducer: str
 
@@ -36,13 +36,13 @@ Join = Concat | Combine | Same
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The region of one dim of an input that a part reads: `length` elements from `start`."""
+    """The region of an input dim that a part gets: `length` elements from `start`."""
 
     start: Poly
     length: Poly
     fill: float | None
     first: Poly
-    """The first element that is really read; never before `start`."""
+    """The first element that the part reads; at or after `start`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ class SymbolicSplit:
     aligned: frozenset[tuple[Poly, Poly]] = frozenset()
     mask: Mask | None = None
     not_negative: frozenset[Poly] = frozenset()
-    """What the regions take to be 0 or more; a call where it is not has no such split."""
+    """Quantities that the regions assume to be 0 or more; other calls do not have this split."""
     equal: frozenset[tuple[Poly, Poly]] = frozenset()
-    """Sizes that have to be equal in a call: the ranges of several outputs, a mask and what it covers."""
+    """Pairs of sizes that must be equal in a call: extents of outputs, a mask and its tensor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
-"""Run a description once on symbols; the result serves every call whose shapes take the same decisions.
+"""Run a description once on symbols, for all calls whose shapes lead to the same decisions.
 
 In: a `Description` and one call of the operator (attributes, input and output types).
 Out: a `Trace`: one expression per output, over index variables and the symbols
 
     x.1          the size of dim 1 of the input x          stride.0     an integer attribute
-    out.2        the size of dim 2 of the output           fixed.0      a quantity kept by every part
+    out.2        the size of dim 2 of the output           fixed.0      the same in every part
 
-and the guards under which it holds (``groups == 1``, "dim 0 of b is broadcast"). Traces are kept per description
-and found again by their guards, so the analysis of a convolution is done once, not once per layer.
+and the guards under which it holds (``groups == 1``, "dim 0 of b is broadcast"). Traces are cached
+per description and matched by their guards, so a convolution is analysed once, not once per layer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphwright.describe.expression import Expr, Random, Scalar, distinct, lift
-from graphwright.describe.language import (
+from graphwright.describe.language.expression import Expr, Random, Scalar, distinct, lift
+from graphwright.describe.language.registry import Description
+from graphwright.describe.language.syntax import (
     COMPARE,
     TRACING,
     Int,
@@ -27,14 +28,13 @@ from graphwright.describe.language import (
     index_names,
     size_symbol,
 )
-from graphwright.describe.registry import Description
 from graphwright.errors import DescriptionError
 from graphwright.ir import Attr, TensorType
 from graphwright.symbolic import Kind, Poly, Symbol
 
 
 class Types(NamedTuple):
-    """The types of one call: absent tensor arguments are None."""
+    """The types of one call; absent tensor arguments are None."""
 
     inputs: tuple[TensorType | None, ...]
     outputs: tuple[TensorType, ...]
@@ -42,7 +42,7 @@ class Types(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """One output: the variables that index it and the value of the element there."""
+    """One output: its index variables and the value of the element there."""
 
     variables: tuple[Symbol, ...]
     body: Expr
@@ -64,7 +64,7 @@ class Trace:
 
     @property
     def random(self) -> bool:
-        """Whether elements are drawn at random."""
+        """Whether elements are random."""
         return any(isinstance(e, Random) for output in self.outputs for e in distinct(output.body))
 
     def environment(self, attrs: Mapping[str, Attr], types: Types) -> dict[Symbol, int]:
@@ -75,7 +75,7 @@ class Trace:
         return values
 
     def holds(self, values: Mapping[Symbol, int]) -> bool:
-        """Whether a call takes the decisions that this trace took."""
+        """Whether a call leads to the decisions of this trace."""
         for name, poly, answer in self.guards:
             value = int(poly.evaluate(values))
             if (value if name == "is" else COMPARE[name](value)) != answer:
@@ -87,7 +87,7 @@ _TRACES: dict[object, list[Trace]] = {}
 
 
 def trace(description: Description, attrs: Mapping[str, Attr], types: Types) -> Trace:
-    """The trace of `description` that covers this call, made if there is none yet."""
+    """The trace of `description` that covers this call, cached."""
     skeleton = _skeleton(description, attrs, types)
     restated = tuple(sorted(description.restated.items(), key=lambda item: item[0]))
     known = _TRACES.setdefault((description.function, restated), [])
@@ -98,13 +98,12 @@ def trace(description: Description, attrs: Mapping[str, Attr], types: Types) -> 
                 values[symbol] = int(poly.evaluate(values))
             if candidate.holds(values) and all(attrs[n] == v for n, v in candidate.pinned.items()):
                 return candidate
-    made = _run(description, attrs, types, skeleton)
-    known.append(made)
-    return made
+    known.append(_run(description, attrs, types, skeleton))
+    return known[-1]
 
 
 def num_traces() -> int:
-    """How many distinct analyses have been made in this process."""
+    """The number of traces in this process."""
     return sum(map(len, _TRACES.values()))
 
 
@@ -118,7 +117,7 @@ def _run(
         names = description.name_inputs(len(types.inputs))
         for taken in {_out(n, len(types.outputs)) for n in range(len(types.outputs))} & {*names}:
             raise DescriptionError(
-                f"{description.op}: {taken} stands for an output; name the input otherwise"
+                f"{description.op}: {taken} is the name of an output; rename the input"
             )
         tensors = [
             None if t is None else _tensor(name, position, t)
@@ -138,7 +137,7 @@ def _run(
         lambdas = result if isinstance(result, tuple | list) else (result,)
         if len(lambdas) != len(outs):
             raise DescriptionError(
-                f"{description.op} is described with {len(lambdas)} outputs and has {len(outs)}"
+                f"{description.op} is described with {len(lambdas)} outputs, but has {len(outs)}"
             )
         outputs = tuple(
             _output(description, body, out, tracing)
@@ -181,7 +180,7 @@ def restate_attr(
     outs: Sequence[object],
     attrs: Mapping[str, object],
 ) -> object:
-    """An attribute recomputed from shapes; `tensors` and `outs` need only a ``shape``."""
+    """Recompute an attribute from shapes; `tensors` and `outs` need only a ``shape``."""
     known = {**attrs, **dict(zip(names, tensors, strict=True)), "out": outs[0], "outs": outs}
     return restate(*(known[parameter] for parameter in inspect.signature(restate).parameters))
 
@@ -189,7 +188,7 @@ def restate_attr(
 def symbol_values(
     description: Description, attrs: Mapping[str, Attr], types: Types
 ) -> dict[Symbol, int]:
-    """The value of every size and integer attribute."""
+    """The values of all sizes and integer attributes."""
     values: dict[Symbol, int] = {}
     for name, t in zip(description.name_inputs(len(types.inputs)), types.inputs, strict=True):
         if t is not None:
@@ -206,10 +205,8 @@ def _attr_values(name: str, value: Attr) -> dict[Symbol, int]:
     if isinstance(value, int) and not isinstance(value, bool):
         return {Symbol(name, Kind.ATTR): value}
     if isinstance(value, tuple):
-        found: dict[Symbol, int] = {}
-        for n, item in enumerate(value):
-            found.update(_attr_values(f"{name}.{n}", item))
-        return found
+        items = (_attr_values(f"{name}.{n}", item) for n, item in enumerate(value))
+        return {symbol: number for values in items for symbol, number in values.items()}
     return {}
 
 

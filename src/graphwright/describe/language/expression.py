@@ -1,4 +1,4 @@
-"""The tree that a description becomes: what one element of an output is, over elements of the inputs.
+"""The expression tree of a description: one output element as a function of input elements.
 
     lambda i, j: Sum(lambda k: a[i, k] * b[k, j])
 
@@ -7,7 +7,7 @@
            ├─ Access(0, (i, k))
            └─ Access(1, (k, j))
 
-Values only; what is derived from them lives in the modules beside this one.
+This module holds only values; the other modules of the package analyse them.
 """
 
 from __future__ import annotations
@@ -22,69 +22,37 @@ from graphwright.symbolic import Poly, Symbol
 Number = int | float | bool
 
 
+def _infix(name: str, reflected: bool = False) -> Callable[[Expr, Operand], Expr]:
+    """The method of `Expr` for a binary operator."""
+    if reflected:
+        return lambda self, other: call(name, other, self)
+    return lambda self, other: call(name, self, other)
+
+
 class Expr:
-    """One value per setting of the index variables."""
+    """A value for every combination of the index variables."""
 
     __slots__ = ()
 
-    def __add__(self, other: Operand) -> Expr:
-        return call("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return call("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return call("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return call("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return call("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return call("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return call("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return call("div", other, self)
-
-    def __pow__(self, other: Operand) -> Expr:
-        return call("pow", self, other)
-
-    def __rpow__(self, other: Operand) -> Expr:
-        return call("pow", other, self)
+    __add__, __radd__ = _infix("add"), _infix("add", reflected=True)
+    __sub__, __rsub__ = _infix("sub"), _infix("sub", reflected=True)
+    __mul__, __rmul__ = _infix("mul"), _infix("mul", reflected=True)
+    __truediv__, __rtruediv__ = _infix("div"), _infix("div", reflected=True)
+    __pow__, __rpow__ = _infix("pow"), _infix("pow", reflected=True)
+    __and__, __or__ = _infix("and"), _infix("or")
+    __lt__, __le__, __gt__, __ge__ = _infix("lt"), _infix("le"), _infix("gt"), _infix("ge")
 
     def __neg__(self) -> Expr:
         return call("neg", self)
 
     def __bool__(self) -> bool:
         raise DescriptionError(
-            f"{self!r} differs from element to element, so Python cannot decide by it: use where(condition, a, b)"
+            f"{self!r} has a value per element, so Python cannot branch on it: "
+            "use where(condition, a, b)"
         )
 
     def __invert__(self) -> Expr:
         return call("not", self)
-
-    def __and__(self, other: Operand) -> Expr:
-        return call("and", self, other)
-
-    def __or__(self, other: Operand) -> Expr:
-        return call("or", self, other)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return call("lt", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return call("le", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return call("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return call("ge", self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +87,11 @@ class Scalar(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Random(Expr):
-    """A number drawn anew for every element of an output; what draws it is `name`.
+    """A random number for every element of an output.
 
-    It is a function of the operator's seed, of `name` and of the element's index in the whole output, and of nothing else:
-    what runs a part draws the numbers of the part's own region with a generator that can be positioned (one counter for
-    each element). So the values do not depend on how the operator is split, a reduced index sees one number, and the
+    It depends only on the operator's seed, `name` and the element's index in the whole output: a
+    part draws the numbers of its own region from a counter-based generator (one counter per
+    element). So the values do not depend on the split, a reduced index sees one number, and the
     same name in two outputs of one shape is the same number.
     """
 
@@ -135,10 +103,10 @@ class Random(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Access(Expr):
-    """One element of an input, or a slice of it where an index is None.
+    """One element of an input, or a slice where an index is None.
 
-    An index that is itself an expression is data-dependent. `fill` is the value outside of the tensor, None where
-    the description never reads outside.
+    An index that is an expression is data-dependent. `fill` is the value outside of the tensor, or
+    None if the description never reads there.
     """
 
     tensor: int
@@ -168,7 +136,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Reduce(Expr):
-    """`body` for all values of `variables`, put together by `reducer`."""
+    """`body` reduced by `reducer` over all values of `variables`."""
 
     reducer: str
     variables: tuple[Symbol, ...]
@@ -182,7 +150,7 @@ class Reduce(Expr):
 
 @dataclass(frozen=True, slots=True)
 class OpaqueFunction:
-    """A function that the language cannot say; `numpy` computes it for the reference evaluator."""
+    """A function that the language cannot express; the reference evaluator calls `numpy`."""
 
     name: str
     numpy: Callable[..., Any] | None = field(default=None, compare=False)
@@ -190,7 +158,7 @@ class OpaqueFunction:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueCall(Expr):
-    """One element of what an opaque function makes of slices of the inputs."""
+    """One element of the result of an opaque function of slices of the inputs."""
 
     function: OpaqueFunction
     args: tuple[Expr, ...]
@@ -210,12 +178,12 @@ INFIX = {
 
 
 def call(function: str, *args: object) -> Expr:
-    """`function` of `args`, which may be numbers and indices."""
+    """Apply `function` to expressions, numbers or indices."""
     return Call(function, tuple(lift(a) for a in args))
 
 
 def lift(value: object) -> Expr:
-    """A number, an index or an expression, as an expression."""
+    """Convert a number or an index to an expression."""
     if isinstance(value, Expr):
         return value
     poly = getattr(value, "poly", None)
@@ -227,7 +195,7 @@ def lift(value: object) -> Expr:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly beneath `expr`, data-dependent indices included."""
+    """The direct subexpressions of `expr`, including data-dependent indices."""
     match expr:
         case Call(_, args) | OpaqueCall(_, args, _):
             return args
@@ -240,7 +208,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and everything beneath it, parents first; what is used twice comes twice."""
+    """`expr` and all its subexpressions, parents first, once for every use."""
     stack = [expr]
     while stack:
         top = stack.pop()
@@ -249,7 +217,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def distinct(expr: Expr) -> Iterator[Expr]:
-    """The same, each object once however often it is used."""
+    """The same, but each object once."""
     stack = [expr]
     seen: set[int] = set()
     while stack:
@@ -261,7 +229,7 @@ def distinct(expr: Expr) -> Iterator[Expr]:
 
 
 def indices_of(expr: Expr) -> tuple[Poly, ...]:
-    """The index expressions that stand in `expr` itself."""
+    """The index expressions of `expr` itself, without its subexpressions."""
     match expr:
         case IndexValue(index):
             return (index,)
@@ -274,7 +242,7 @@ def indices_of(expr: Expr) -> tuple[Poly, ...]:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that have to hold together for `condition`."""
+    """The operands of a conjunction."""
     match condition:
         case Call("and", (a, b)):
             return [*conjuncts(a), *conjuncts(b)]
@@ -283,20 +251,17 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def free_indices(expr: Expr) -> frozenset[Symbol]:
-    """The index variables that `expr` depends on and does not itself reduce."""
-    found: set[Symbol] = set().union(*(index.indices for index in indices_of(expr)))
-    for child in children(expr):
-        found |= free_indices(child)
-    if isinstance(expr, Reduce):
-        found -= set(expr.variables)
-    return frozenset(found)
+    """The index variables that `expr` depends on, without those it reduces."""
+    own = (index.indices for index in indices_of(expr))
+    free = frozenset[Symbol]().union(*own, *map(free_indices, children(expr)))
+    return free - set(expr.variables) if isinstance(expr, Reduce) else free
 
 
 def rename_bound(expr: Expr, names: Mapping[Symbol, Poly] | None = None, depth: int = 0) -> Expr:
-    """`expr` with reduced variables named by their depth, so that expressions that differ in names alone are equal."""
+    """Name reduced variables by depth: expressions that differ only in names become equal."""
     names = names or {}
 
-    def again(part: Poly | Expr | None) -> Poly | Expr | None:
+    def rename(part: Poly | Expr | None) -> Poly | Expr | None:
         if isinstance(part, Poly):
             return part.substitute(names)
         return None if part is None else rename_bound(part, names, depth)
@@ -312,7 +277,7 @@ def rename_bound(expr: Expr, names: Mapping[Symbol, Poly] | None = None, depth: 
         case IndexValue(index):
             return IndexValue(index.substitute(names))
         case Access(tensor, index, fill, name):
-            return Access(tensor, tuple(again(i) for i in index), fill, name)
+            return Access(tensor, tuple(rename(i) for i in index), fill, name)
         case OpaqueCall(function, args, index):
             renamed = tuple(rename_bound(a, names, depth) for a in args)
             return OpaqueCall(function, renamed, tuple(i.substitute(names) for i in index))

@@ -1,7 +1,8 @@
-"""What a trace says for sizes that are known: its expressions with the numbers put in, as simple as they get.
+"""Evaluate a trace for known sizes: substitute the numbers and simplify.
 
-A part of a split may take other decisions than the whole (``if n == 1``, a dim that becomes 1 and looks broadcast), and
-then has a trace of its own. It computes the same if the two say the same for the part's sizes:
+A part of a split may take different branches than the whole (``if n == 1``, a dim of size 1 that
+looks broadcast) and then has its own trace. Both compute the same if their expressions are equal
+for the part's sizes:
 
     whole   x[i // 3, i % 3]      part of 3 elements, i in [0, 3)     x[0, i]
     part    x[0, i]               the same sizes                      x[0, i]
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphwright.describe.expression import (
+from graphwright.describe.language import (
     Access,
     Call,
     Const,
@@ -19,8 +20,8 @@ from graphwright.describe.expression import (
     IndexValue,
     OpaqueCall,
     Reduce,
+    Trace,
 )
-from graphwright.describe.trace import Trace
 from graphwright.symbolic import (
     Atom,
     Interval,
@@ -33,17 +34,17 @@ from graphwright.symbolic import (
 
 
 def concrete_outputs(traced: Trace, values: Mapping[Symbol, int]) -> tuple[Expr, ...]:
-    """Each output's expression for these sizes and attributes, its variables named by their position."""
-    found: list[Expr] = []
+    """The expression of each output for these values, with variables named by position."""
+    expressions: list[Expr] = []
     for output in traced.outputs:
         extents = [int(traced.extents[v].evaluate(values)) for v in output.variables]
         start = _Concrete({s: Poly.const(n) for s, n in values.items()}, {}, 0)
-        found.append(start.bind(output.variables, extents)[1].expression(output.body))
-    return tuple(found)
+        expressions.append(start.bind(output.variables, extents)[1].expression(output.body))
+    return tuple(expressions)
 
 
 class _Concrete:
-    """Expressions under given values of symbols and given ranges of the variables that are left."""
+    """Substitutes the values of symbols, given the ranges of the remaining variables."""
 
     def __init__(
         self, values: Mapping[Symbol, Poly], ranges: Mapping[Symbol, Interval], depth: int
@@ -53,7 +54,7 @@ class _Concrete:
     def bind(
         self, variables: tuple[Symbol, ...], extents: list[int]
     ) -> tuple[tuple[Symbol, ...], _Concrete]:
-        """Variables under names that tell their depth; one with a single value is that value."""
+        """Rename variables by their depth; replace a variable of extent 1 by 0."""
         fresh = tuple(Symbol(f"#{self.depth + n}") for n in range(len(variables)))
         values, ranges = dict(self.values), dict(self.ranges)
         for variable, name, extent in zip(variables, fresh, extents, strict=True):
@@ -71,8 +72,8 @@ class _Concrete:
             case Call(function, args):
                 return Call(function, tuple(map(self.expression, args)))
             case OpaqueCall(function, args, index):
-                made = tuple(map(self.expression, args))
-                return OpaqueCall(function, made, tuple(map(self.poly, index)))
+                values = tuple(map(self.expression, args))
+                return OpaqueCall(function, values, tuple(map(self.poly, index)))
             case Reduce(reducer, variables, extents, body):
                 sizes = [self.poly(extent) for extent in extents]
                 fresh, inner = self.bind(variables, [size.constant or 0 for size in sizes])
@@ -86,7 +87,7 @@ class _Concrete:
         return None if index is None else self.expression(index)
 
     def poly(self, poly: Poly) -> Poly:
-        """`poly` with the values put in; a quotient that is the same over all of a range is a number."""
+        """Substitute values; a quotient that is constant over the range becomes a number."""
         return poly.map_atoms(self._atom)
 
     def _atom(self, atom: Atom) -> Poly:
