@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from graphwright.describe import Split, Types, make_description, splits_of, trace
 from graphwright.describe.facts import Properties, _properties
-from graphwright.describe.splits import analyse
+from graphwright.describe.splitting.splits import analyse
 from graphwright.ir import TensorType
 
 Shape = tuple[int, ...]

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 
 from graphwright.describe import Description, Types, make_description
-from graphwright.describe.language import constant, equal, fixed, function, reducer, where
+from graphwright.describe.language.syntax import constant, equal, fixed, function, reducer, where
 from graphwright.ir import TensorType
 
 ARITHMETIC = ("mul", "mul", "add", "sub", "div")

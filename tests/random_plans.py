@@ -14,7 +14,7 @@ from graphwright.machine import Cluster
 from graphwright.partition import random_strategy
 from graphwright.plans import Keep, Kept, Plan, Replicate, Sharding, Strategy, make_plan
 from graphwright.simulate import CostModel
-from graphwright.tasks import Expansion, Site
+from graphwright.tasks import Expansion, GraphFacts
 from reshardings import random_mesh, random_sharding
 
 
@@ -117,8 +117,8 @@ def zoo_graph(name: str) -> Graph:
 
 def any_strategy(rng: Random, x: Expansion, node: Node) -> Strategy:
     """A strategy that the node can follow: on all devices or some, at times with terms that pass through."""
-    graph, i = x.site.graph, x.site.position[node.name]
-    linear = properties(node.op, x.site.attrs[i], x.site.types[i]).linear
+    graph, i = x.facts.graph, x.facts.position[node.name]
+    linear = properties(node.op, x.facts.attrs[i], x.facts.types[i]).linear
     for _ in range(8):
         found = random_strategy(rng, node_splits(graph, node), x.cluster)
         if linear and found.choices and rng.random() < 0.4:
@@ -145,7 +145,7 @@ def any_keep(rng: Random, graph: Graph, share: float = 0.5) -> dict[str, Kept]:
 
 def any_plan(rng: Random, graph: Graph, cluster: Cluster) -> Plan:
     """A random strategy for most nodes, a random place for some inputs, and what is kept for some tensors."""
-    x = Expansion(Site(graph), make_plan(graph, cluster, {}), CostModel(measured=False))
+    x = Expansion(GraphFacts(graph), make_plan(graph, cluster, {}), CostModel(measured=False))
     strategies = {n.name: any_strategy(rng, x, n) for n in graph.nodes if rng.random() < 0.9}
     inputs: dict[str, Sharding] = {}
     for name in graph.inputs:

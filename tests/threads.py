@@ -10,7 +10,7 @@ import torch
 
 from graphwright.aten.replay import advance, bind, replay
 from graphwright.lower import lower
-from graphwright.plans import boxes
+from graphwright.plans import boxes, transfers
 from graphwright.run.links.messages import exchange, gather, scatter
 from graphwright.run.program.module import build_module, run_module
 from graphwright.run.program.regions import cut
@@ -55,9 +55,9 @@ class ThreadLinks:
         return (*key, self.turns[key])
 
     def collect(self, what, value):
-        if what.kind == "all_gather":
+        if what.kind == transfers.AllGather():
             return gather(what, value, self.rank, self._post)
-        if what.kind == "reduce_scatter":
+        if what.kind == transfers.ReduceScatter():
             return scatter(what, value, self.rank, self._post)
         turn = self._turn(what.group)
         mark = (what.kind, what.tensor, value.shape, value.dtype)
@@ -163,7 +163,7 @@ def largest_difference(graph, plan, inputs, *, steps=2, seed=0, costs=None):
             box = boxes(home, graph.tensors[name].type.shape)[home.mesh.devices.index(rank)]
             worst = max(worst, (_apart(value, cut(expected[name], box.tolist())), name))
         for step, results in enumerate(found):
-            for name in lowered.expansion.site.results:
+            for name in lowered.expansion.facts.results:
                 home = lowered.shardings[name]
                 assert (name in results) == (rank in home.mesh.devices), name
                 if name in results:

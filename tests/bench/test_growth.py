@@ -5,7 +5,7 @@ from torch import nn
 
 from graphwright.capture import capture
 from graphwright.describe import node_splits
-from graphwright.describe.trace import num_traces
+from graphwright.describe.language.trace import num_traces
 from graphwright.ir import to_json, to_text
 
 

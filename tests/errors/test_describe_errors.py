@@ -4,7 +4,7 @@ import pytest
 
 from calls import find_splits
 from graphwright.describe import require
-from graphwright.describe.language import Sum, equal
+from graphwright.describe.language.syntax import Sum, equal
 from graphwright.errors import DescriptionError, NonAffineIndex, UnknownOperator
 
 
@@ -29,7 +29,7 @@ def test_a_reduced_index_without_extent():
 
 
 def test_wrong_number_of_outputs():
-    with pytest.raises(DescriptionError, match="described with 1 outputs and has 2"):
+    with pytest.raises(DescriptionError, match="described with 1 outputs, but has 2"):
         find_splits(lambda a: lambda i: a[i], [(4,)], [(4,), (4,)])
 
 

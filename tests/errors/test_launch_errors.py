@@ -1,8 +1,11 @@
 """What cannot be launched or joined is refused with what is wrong and what to do, and nothing is left behind."""
 
 import os
+import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +13,7 @@ from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed
 from graphwright.machine import num_cores
 from graphwright.run.processes.launch import launch
 from graphwright.run.processes.rendezvous import listen
+from limits import HANG
 
 
 class Unreadable:
@@ -68,7 +72,7 @@ def test_functions_without_a_name_to_import():
     for function, kind in ((lambda: 0, "a lambda"), (nested, "inside another function")):
         with pytest.raises(NotSendable, match=f"is {kind}; write it with def at the top level"):
             launch(2)(function)
-    with pytest.raises(NotSendable, match="5 is no function"):
+    with pytest.raises(NotSendable, match="5 is not a function"):
         launch(2)(5)
 
 
@@ -106,7 +110,7 @@ def test_a_worker_launches_no_workers(monkeypatch):
 )
 def test_workers_that_break_a_rule(function, message):
     with pytest.raises(WorkerFailed, match=message) as caught:
-        launch(1, timeout=50)(function)
+        launch(1, timeout=HANG)(function)
     assert caught.value.rank == 0
     its_own_lines = function is not return_a_lambda
     assert ("Traceback" in caught.value.traceback) == its_own_lines
@@ -114,14 +118,14 @@ def test_workers_that_break_a_rule(function, message):
 
 def test_a_result_that_cannot_be_read():
     with pytest.raises(NotSendable, match="the result of rank 0 cannot be read: invalid literal"):
-        launch(1, timeout=50)(return_unreadable)
+        launch(1, timeout=HANG)(return_unreadable)
 
 
 def test_a_script_without_its_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("from graphwright.run.processes.launch import launch\nlaunch(2)(print)\n")
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=HANG
     )
     assert done.returncode == 1
     assert "InvalidLaunch: this process is rank 0 of 2 already" in done.stderr
@@ -141,7 +145,7 @@ def test_a_module_that_cannot_be_imported_in_a_worker(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=HANG,
     )
     assert "raised ImportError: not in a worker" in done.stderr
 
@@ -150,23 +154,45 @@ def test_a_function_that_is_defined_for_the_main_program_alone(tmp_path):
     program = "from graphwright.run.processes.launch import launch\nif __name__ == '__main__':\n    def f(): pass\n    launch(2)(f)\n"
     (tmp_path / "script.py").write_text(program)
     command = [sys.executable, tmp_path / "script.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG)
     assert (
         "(Can't get attribute 'f'" in done.stderr
         and "define functions and classes before it" in done.stderr
     )
 
 
-JOIN = "import sys; from graphwright.run.processes.world import world; print(world(timeout=float(sys.argv[1])))"  # fmt: skip
+JOIN = """
+import sys, threading, time
+from graphwright.errors import WorkersMissing
+from graphwright.run.processes.world import world
+
+def until_told(store, variables, wish, deadline):
+    told = threading.Thread(target=sys.stdin.read, daemon=True)
+    told.start()
+    while told.is_alive():
+        try:
+            return call_roll(store, variables, wish, time.monotonic() + 0.1)
+        except WorkersMissing:
+            pass
+    return call_roll(store, variables, wish, 0.0)
+
+worlds = sys.modules["graphwright.run.processes.world"]
+call_roll, worlds.call_roll = worlds.call_roll, until_told if sys.argv[1] == "told" else worlds.call_roll
+print(world(timeout=600 if sys.argv[1] == "told" else float(sys.argv[1])))
+"""
 
 
 def join(seconds, **variables):
-    """Start a process of a world that nobody launches: rank 0 hosts the store."""
+    """Start a process of a world that nobody launches: rank 0 hosts the store.
+
+    With "told" for seconds it waits for the others until its input ends: however slowly they come.
+    """
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
     given = {"LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | variables
     return subprocess.Popen(
         [sys.executable, "-c", JOIN, str(seconds)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -175,21 +201,28 @@ def join(seconds, **variables):
 
 
 def test_rank_0_without_the_others():
-    process, _ = join(2, RANK="0", WORLD_SIZE="3")
-    _, said = process.communicate(timeout=50)
+    process, _ = join("told", RANK="0", WORLD_SIZE="3")
+    _, said = process.communicate(timeout=HANG)
     assert "WorkersMissing: rank 0 of 3 waited in vain for rank 1, 2" in said
 
 
 def test_others_without_rank_0():
     process, port = join(2, RANK="1", WORLD_SIZE="2")
-    _, said = process.communicate(timeout=50)
+    _, said = process.communicate(timeout=HANG)
     assert f"WorkersMissing: rank 1 of 2 cannot reach rank 0 at 127.0.0.1:{port}" in said
 
 
 def test_an_address_that_is_no_machine():
     process, _ = join(2, RANK="1", WORLD_SIZE="2", MASTER_ADDR="no.such.machine.invalid")
-    _, said = process.communicate(timeout=50)
-    assert "InvalidWorld: MASTER_ADDR=no.such.machine.invalid is no machine" in said
+    _, said = process.communicate(timeout=HANG)
+    assert "InvalidWorld: MASTER_ADDR=no.such.machine.invalid is not a machine" in said
+
+
+def wait_for_host(process, port):
+    while process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +234,10 @@ def test_an_address_that_is_no_machine():
     ],
 )  # fmt: skip
 def test_two_processes_that_do_or_do_not_fit(second, message):
-    first, port = join(20 if message is None else 8, RANK="0", WORLD_SIZE="2")
-    # The second comes when the first one hosts.
-    waiting = f"import socket, time\nfor _ in range(300):\n    try: socket.create_connection(('127.0.0.1', {port})); break\n    except OSError: time.sleep(0.1)\n"  # fmt: skip
-    subprocess.run([sys.executable, "-c", waiting], check=True)
-    other, _ = join(20, MASTER_PORT=port, **second)
-    (said, trouble), (_, first_trouble) = (p.communicate(timeout=50) for p in (other, first))
+    first, port = join("told", RANK="0", WORLD_SIZE="2")
+    wait_for_host(first, int(port))  # the second comes when the first one hosts
+    other, _ = join(HANG, MASTER_PORT=port, **second)
+    (said, trouble), (_, first_trouble) = (p.communicate(timeout=HANG) for p in (other, first))
     if message is None:
         assert "World(rank=1, size=2" in said, trouble
         assert first.returncode == 0, first_trouble

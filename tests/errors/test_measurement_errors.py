@@ -4,7 +4,7 @@ import pytest
 
 from graphwright.errors import GraphFileError, InvalidMeasurement
 from graphwright.machine import Store, cluster
-from graphwright.report.calibration import plot_calibration
+from graphwright.report import plot
 from graphwright.run.measure.operators import calibrate
 from graphwright.simulate.communication import record_collectives
 
@@ -50,5 +50,5 @@ def test_devices(device, message):
 
 
 def test_a_plot_has_to_be_a_picture(tmp_path):
-    with pytest.raises(GraphFileError, match=r"has to end in \.png, \.svg"):
-        plot_calibration(calibrate([]), tmp_path / "plot.pdf")
+    with pytest.raises(GraphFileError, match=r"has to end in \.png or \.svg"):
+        plot(calibrate([]), tmp_path / "plot.pdf")

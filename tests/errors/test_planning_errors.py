@@ -37,8 +37,8 @@ def failure(*arguments: str):
     ("arguments", "error", "message"),
     [
         (("plan", "mlp"), SystemExit, "Missing option '--cluster'"),
-        (("plan", "mlp", "--cluster", "nowhere"), UnknownCluster, "there is no cluster 'nowhere'; presets are"),
-        (("plan", "mlp", "--cluster", "local:0"), InvalidCluster, "the count after the colon is from 1 upwards"),
+        (("plan", "mlp", "--cluster", "nowhere"), UnknownCluster, "there is no cluster 'nowhere'; use a preset"),
+        (("plan", "mlp", "--cluster", "local:0"), InvalidCluster, "the count after the colon must be at least 1"),
         (("plan", "mlpp", "--cluster", "local:2"), UnknownModel, "did you mean 'mlp'"),
         ((*PLAN, "--objective", "best"), SystemExit, "'best' is not one of"),
         ((*PLAN, "--algorithm", "magic"), InvalidOption, "no algorithm 'magic'; one of frontier, mcmc, optcnn"),

@@ -23,8 +23,8 @@ from graphwright.errors import (
     PlanMismatch,
     UnknownModel,
 )
-from graphwright.run.elastic import elastic
-from graphwright.run.processes.supervisor import Member
+from graphwright.run.processes.supervisor import WorkerProcess
+from graphwright.run.training.elastic import elastic
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def nothing_starts(monkeypatch):
     def start(self):
         raise AssertionError("a worker was started")
 
-    monkeypatch.setattr(Member, "start", start)
+    monkeypatch.setattr(WorkerProcess, "start", start)
 
 
 def refused(error, message, *arguments):
@@ -140,7 +140,7 @@ def test_a_port_that_is_taken():
     ("options", "message"),
     [
         ({"num_workers": 0}, "num_workers=0"),
-        ({"min_workers": 3}, "min_workers=3; give a number from 1 to the 2 workers"),
+        ({"min_workers": 3}, "min_workers=3; give a number from 1 to num_workers=2"),
         ({"min_workers": 0}, "min_workers=0"),
         ({"max_restarts": -1}, "max_restarts=-1"),
         ({"threads": 0}, "threads=0"),

@@ -13,7 +13,14 @@ from graphwright.errors import (
     UnknownCluster,
 )
 from graphwright.machine import cluster
-from graphwright.partition import Search, explain, sizes_of
+from graphwright.partition import (
+    Annealing,
+    FrontierTracking,
+    Search,
+    Zero,
+    explain,
+    sizes_of,
+)
 from graphwright.plans import figures_of
 from graphwright.simulate import simulate
 from random_plans import zoo_graph
@@ -33,6 +40,17 @@ from random_plans import zoo_graph
             {"algorithm": "data"},
             InvalidOption,
             "no algorithm 'data'; frontier.others.* needs no search; or one of",
+        ),
+        (
+            {"algorithm": Zero()},
+            InvalidOption,
+            "no algorithm 'zero'; frontier.others.*needs no search",
+        ),
+        ({"algorithm": 3}, InvalidOption, "no algorithm 3; one of frontier, mcmc"),
+        (
+            {"algorithm": Annealing(), "seed": 3},
+            InvalidOption,
+            "seed belongs to the algorithm, which is given as Annealing(budget=30.0",
         ),
         (
             {"baselines": "data"},
@@ -120,6 +138,21 @@ def test_options_are_checked_before_the_search():
     with pytest.raises(InvalidOption):
         Search(algorithm="")
     assert Search().baselines
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (FrontierTracking, {"points": 0}, "points has to be 1 or more, not 0"),
+        (FrontierTracking, {"precision": -1}, "precision has to be 0 or more, not -1"),
+        (FrontierTracking, {"tracking_seconds": "long"}, "tracking_seconds has to be 0 or more"),
+        (Annealing, {"budget": -1}, "budget is a number of seconds, or None, not -1"),
+        (Annealing, {"max_proposals": True}, "max_proposals has to be 0 or more, not True"),
+    ],
+)
+def test_algorithms_check_their_options(make, options, message):
+    with pytest.raises(InvalidOption, match=message):
+        make(**options)
 
 
 def test_profiles_check_the_same_options():

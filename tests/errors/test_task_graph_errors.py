@@ -9,6 +9,7 @@ import pytest
 
 from graphwright.errors import InvalidTaskGraph
 from graphwright.plans import TaskGraph
+from graphwright.simulate import verify_task_graph
 from graphwright.simulate.delta.schedule import DeltaSchedule
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
@@ -63,6 +64,27 @@ def test_a_value_from_nowhere_is_refused(row, message):
     g = two_tasks(values=make_values([row]))
     with pytest.raises(InvalidTaskGraph, match=message):
         memory(g, schedule(g))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": np.array([0], np.uint8)}, "2 tasks, but 1 entries of kind"),
+        ({"load": ints()}, "0 loads of 3 occupied resources"),
+        ({"kind": np.array([0, 99], np.uint8)}, r"task 1 \(key 1\): it is of no known kind"),
+        ({"kind": np.array([1, 0], np.uint8)}, r"task 0 .*a transfer without a label"),
+        ({"device": ints(0, 1)}, r"task 1 .*it computes on no device"),
+        ({"nbytes": ints(0, 8)}, r"task 1 .*it computes, and yet carries bytes"),
+        (
+            {"values": make_values([(4, 0, 3, False, [1], [0])])},
+            r"value 0 \(4 bytes, activation, on device 0\) is used by task 0, and born by 1",
+        ),
+    ],
+)
+def test_all_rules_at_once(changes, message):
+    verify_task_graph(two_tasks())
+    with pytest.raises(InvalidTaskGraph, match=message):
+        verify_task_graph(two_tasks(**changes))
 
 
 def test_a_proposal_that_makes_no_sense_is_refused_and_leaves_no_trace():

@@ -1,7 +1,7 @@
 """What follows from each description, for its example call: splits, joins, quanta, linearity, operations."""
 
 from graphwright.describe import cost, descriptions, properties, splits
-from graphwright.report.operator import example
+from graphwright.report.tables.operator import example
 
 
 def test_everything_derived(golden):

@@ -10,6 +10,7 @@ from torch import nn
 import graphwright as gw
 from graphwright.errors import WorkerFailed
 from graphwright.run import world
+from limits import HANG
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="RLIMIT_DATA limits memory on Linux only"
@@ -61,9 +62,9 @@ def test_four_workers_train_what_one_cannot():
     alone, needed = plan_for(1)
     assert needed > CAP
     with pytest.raises(WorkerFailed, match="can't allocate memory"):
-        gw.launch(1, timeout=120)(train, alone, CAP)
+        gw.launch(1, timeout=HANG)(train, alone, CAP)
     shared, needed = plan_for(4)
     assert needed < CAP / 2
-    ranks = gw.launch(4, timeout=120)(train, shared, CAP)
-    [losses] = gw.launch(1, timeout=120)(train, alone, None)
+    ranks = gw.launch(4, timeout=HANG)(train, shared, CAP)
+    [losses] = gw.launch(1, timeout=HANG)(train, alone, None)
     assert ranks == [pytest.approx(losses, rel=1e-4)] * 4

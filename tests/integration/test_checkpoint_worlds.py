@@ -24,6 +24,7 @@ from graphwright.run.checkpoint import write as checkpoint_write
 from graphwright.run.checkpoint.dtensors import from_dtensor, reshard, to_dtensor
 from graphwright.run.checkpoint.save_load import latest, load, load_into_module, save
 from graphwright.run.checkpoint.shards import Shard
+from limits import HANG
 
 WORLDS = (0, 1, 2, 3, 4)  # 0: one process without a process group
 
@@ -84,7 +85,7 @@ class Pool:
 
     def answer(self, rank, size):
         process, pipe = self.members[rank]
-        if not pipe.poll(40):
+        if not pipe.poll(HANG):
             process.kill()
             return None, "hangs"
         try:
@@ -297,7 +298,7 @@ def test_an_error_of_one_process_is_raised_in_all(saved, pool, tmp_path):
 def killed(rank, size, folder, who):
     save(folder, 1, shards(rank, size))
     if who == "writer" and rank == 1:
-        die_at(checkpoint_write.Saving, "lookup_object", 3)
+        die_at(checkpoint_write.BoxSavePlanner, "lookup_object", 3)
     if who == "first" and rank == 0:  # everything is written, and the name not yet given
         die_at(checkpoint_folder, "_flush", 1)
     with pytest.raises(CheckpointNotSaved) as caught:

@@ -7,7 +7,7 @@ import pytest
 
 from graphwright.errors import WorkerFailed
 from graphwright.run.checkpoint.save_load import save
-from graphwright.run.elastic import elastic
+from graphwright.run.training.elastic import elastic
 
 
 def die_unless(number, rank):
@@ -71,10 +71,10 @@ def test_an_exception_would_come_again_and_ends_the_run(tmp_path, function, mess
 
 
 def test_the_last_step_of_a_killed_writer_is_passed_over(tmp_path):
-    from graphwright.run.training import read_notes
+    from graphwright.run.training.loop import read_step_log
 
-    notes = tmp_path / "notes"
-    assert read_notes(notes) == []
+    log = tmp_path / "log"
+    assert read_step_log(log) == []
     line = '{"step": %d, "loss": %g, "seconds": 1.0, "num_workers": 2}\n'
-    notes.write_text(line % (1, 3) + line % (2, 2) + line % (2, 2.5) + '{"step": 3, "lo')
-    assert [(done.step, done.loss) for done in read_notes(notes)] == [(1, 3.0), (2, 2.5)]
+    log.write_text(line % (1, 3) + line % (2, 2) + line % (2, 2.5) + '{"step": 3, "lo')
+    assert [(done.step, done.loss) for done in read_step_log(log)] == [(1, 3.0), (2, 2.5)]

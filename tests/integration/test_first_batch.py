@@ -9,6 +9,7 @@ import graphwright as gw
 from graphwright.errors import WorkerFailed
 from graphwright.partition import data_parallel
 from graphwright.run import world
+from limits import HANG
 
 
 def make_model():
@@ -58,7 +59,7 @@ def train_alone():
 
 
 def test_a_whole_first_batch_and_parts_after_it():
-    for losses in gw.launch(2, timeout=50)(train, make_plan(), True):
+    for losses in gw.launch(2, timeout=HANG)(train, make_plan(), True):
         assert losses == pytest.approx(train_alone(), rel=1e-12)
 
 
@@ -66,4 +67,4 @@ def test_a_part_as_the_first_batch_is_refused_on_every_rank():
     with pytest.raises(
         WorkerFailed, match=r"inputs.0 \[4, 4\].*not this rank's part.*batch=.*graph="
     ):
-        gw.launch(2, timeout=50)(train, make_plan(), False)
+        gw.launch(2, timeout=HANG)(train, make_plan(), False)

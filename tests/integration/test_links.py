@@ -13,10 +13,13 @@ from graphwright.errors import WorkerTimedOut
 from graphwright.ir import TensorType
 from graphwright.plans import Collective, Exchange
 from graphwright.run import world
-from graphwright.run.links import connect as meeting
+from graphwright.run.links import connect
 from graphwright.run.links.collectives import GroupLinks
 from graphwright.run.links.connect import SWITCH
+from graphwright.run.processes import supervisor
 from graphwright.run.processes.world import leave
+from limits import HANG, all_blocked, mark, run_out
+from reshardings import KINDS
 
 BOTH = (0, 1)
 COUNT = 100
@@ -24,7 +27,8 @@ LARGE = 10_000
 
 
 def collective(kind, *sizes, group=BOTH, **options):
-    return Collective(kind=kind, tensor="t", value=0, output=1, group=group, sizes=sizes, **options)
+    shared = {"tensor": "t", "value": 0, "output": 1, "group": group}
+    return Collective(kind=KINDS[kind], sizes=sizes, **shared, **options)
 
 
 def many_at_once(rounds):
@@ -49,7 +53,7 @@ def many_at_once(rounds):
 def test_many_collectives_under_way_at_once(near, monkeypatch):
     monkeypatch.setenv(SWITCH, str(int(near)))
     expected = near and sys.platform.startswith("linux")
-    assert gw.launch(2, timeout=60)(many_at_once, 100) == [expected] * 2
+    assert gw.launch(2, timeout=HANG)(many_at_once, 100) == [expected] * 2
 
 
 def one_apart(away):
@@ -85,7 +89,7 @@ def one_apart(away):
 
 @pytest.mark.parametrize("away", [-1, 0, 2])
 def test_ranks_of_several_machines(away):
-    assert gw.launch(3, timeout=60)(one_apart, away) == [True] * 3
+    assert gw.launch(3, timeout=HANG)(one_apart, away) == [True] * 3
 
 
 def one_gives_up():
@@ -111,21 +115,23 @@ def one_gives_up():
 def test_what_was_given_up_arrives_nowhere(near, monkeypatch):
     monkeypatch.setenv(SWITCH, str(int(near)))
     expected = [each for turn in range(3) for each in ([turn, 0, turn, 1], [2 * turn, 1])]
-    assert gw.launch(2, timeout=60)(one_gives_up) == [expected] * 2
+    assert gw.launch(2, timeout=HANG)(one_gives_up) == [expected] * 2
 
 
-def one_sleeps():
+def one_sleeps(folder):
     here, links = world(), GroupLinks([BOTH])
+    mark(folder)
     if here.rank == 1:
-        time.sleep(100)
+        time.sleep(2 * HANG)
     links.collect(collective("all_reduce"), torch.ones(4)).wait()
 
 
 @pytest.mark.parametrize("near", [True, False])
-def test_who_waits_is_not_to_blame(near, monkeypatch):
+def test_who_waits_is_not_to_blame(near, monkeypatch, tmp_path):
     monkeypatch.setenv(SWITCH, str(int(near)))
+    run_out(monkeypatch, supervisor, all_blocked(tmp_path, 2))
     with pytest.raises(WorkerTimedOut) as caught:
-        gw.launch(2, timeout=20)(one_sleeps)
+        gw.launch(2, timeout=HANG)(one_sleeps, str(tmp_path))
     assert caught.value.rank == 1
 
 
@@ -150,16 +156,16 @@ def called_by_a_stranger():
         assert strangers[-1].stdout.readline() == "here\n"
         return listening
 
-    listen_really, meeting._listen = meeting._listen, listen
+    listen_really, connect._listen = connect._listen, listen
     world()
     links = GroupLinks([BOTH])
     total = links.collect(collective("all_reduce"), torch.ones(LARGE)).wait()
     links.close()
     for stranger in strangers:
-        stranger.communicate(timeout=30)
+        stranger.communicate(timeout=HANG)
     return links.near is not None, float(total[0])
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="neighbours are for Linux alone")
 def test_strangers_are_let_go():
-    assert gw.launch(2, timeout=60)(called_by_a_stranger) == [(True, 2.0)] * 2
+    assert gw.launch(2, timeout=HANG)(called_by_a_stranger) == [(True, 2.0)] * 2

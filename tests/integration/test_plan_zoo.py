@@ -6,7 +6,7 @@ import graphwright as gw
 from additive import COSTS
 from graphwright import zoo
 from graphwright.machine import cluster
-from graphwright.partition import RECIPES, SYSTEMS, Model, coarsen, least, narrow
+from graphwright.partition import RECIPES, SYSTEMS, coarsen, least, make_estimate, narrow
 from graphwright.plans import figures_of
 from graphwright.simulate import simulate
 from random_plans import zoo_graph
@@ -113,8 +113,8 @@ def test_samples_for_convolutions_and_parameters_for_what_is_fully_connected(nam
 def test_data_parallelism_where_it_is_best():
     """Links so fast, and parameters so few, that nothing else pays."""
     graph = zoo.load("resnet50", batch_size=256).capture()
-    model = Model(coarsen(graph), cluster("dgx-h100"), COSTS)
-    fastest = model.plan(least(narrow(model, 64)), "fastest")
+    estimate = narrow(make_estimate(coarsen(graph), cluster("dgx-h100"), COSTS), 64)
+    fastest = estimate.plan(least(estimate.problem()), "fastest")
     split = [str(s) for s in heavy(graph, fastest, "layer1").values()]
     assert split
     assert set(split) == {"b b b"}

@@ -16,6 +16,7 @@ from graphwright.simulate import CostModel, simulate
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import prediction_error as bench
+from limits import HANG
 
 SEEDS = range(6)
 
@@ -36,7 +37,7 @@ def test_workers_hold_what_is_predicted():
     workload, on = bench.load("gpt"), cluster("local:2")
     graph = gw.capture(workload.model, workload.loss_fn, workload.batch, optimizer=torch.optim.SGD)
     plans = [random_plan(graph, on, seed=seed, subsets=False) for seed in SEEDS]
-    measured = map(max, zip(*gw.launch(2, timeout=200)(held, plans), strict=True))
+    measured = map(max, zip(*gw.launch(2, timeout=HANG)(held, plans), strict=True))
     costs = CostModel(measured=False)
     errors = []
     for plan, most in zip(plans, measured, strict=True):

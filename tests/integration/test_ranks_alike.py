@@ -6,8 +6,9 @@ from torch import nn
 
 import graphwright as gw
 from graphwright.errors import RanksDiffer, WorkerFailed
-from graphwright.partition.recipes.plain import baseline
+from graphwright.partition import baseline
 from graphwright.run import world
+from limits import HANG
 
 
 def make(seed=0):
@@ -55,7 +56,7 @@ def train(graph, plan, kind, folder):
 )  # fmt: skip
 def test_what_differs_is_named(kind, message, tmp_path):
     with pytest.raises(WorkerFailed) as caught:
-        gw.launch(2, timeout=100)(train, *planned(), kind, str(tmp_path))
+        gw.launch(2, timeout=HANG)(train, *planned(), kind, str(tmp_path))
     assert RanksDiffer.__name__ in str(caught.value)
     assert message in str(caught.value)
 
@@ -63,6 +64,6 @@ def test_what_differs_is_named(kind, message, tmp_path):
 @pytest.mark.parametrize(("kind", "plan"), [("parts", "data"), ("loaded", "data"), ("", "layers")])
 def test_what_may_differ_does(kind, plan, tmp_path):
     """Parts of a batch, models that a checkpoint replaces, layers and learning rates that only one rank has."""
-    first, second = gw.launch(2, timeout=100)(train, *planned(plan), kind, str(tmp_path))
+    first, second = gw.launch(2, timeout=HANG)(train, *planned(plan), kind, str(tmp_path))
     assert first == second
     assert first[-1] < first[0]

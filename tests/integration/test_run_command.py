@@ -13,9 +13,10 @@ import pytest
 
 import graphwright as gw
 from graphwright import zoo
-from graphwright.cli.models import load_model
+from graphwright.cli.inputs.models import load_model
 from graphwright.errors import WorkerFailed
-from graphwright.pipeline import RunOptions, prepare
+from graphwright.pipeline import RunOptions, open_session
+from limits import HANG
 
 COMMAND = (sys.executable, "-m", "graphwright", "run")
 
@@ -31,7 +32,7 @@ def run(*arguments, command=COMMAND, status=0):
 def train(model, **options):
     """The same without the command line."""
     make = partial(load_model, model, None, True)
-    return prepare(make, RunOptions(quiet=True, **options)).run(lambda line: None)
+    return open_session(make, RunOptions(quiet=True, **options)).run(lambda line: None)
 
 
 def losses(steps):
@@ -80,7 +81,7 @@ def test_a_model_that_casts_is_compared_in_its_own_dtype(tmp_path):
 
 def train_file(path, **options):
     make = partial(load_model, f"{path}:make", None, False)
-    return prepare(make, RunOptions(quiet=True, **options)).run(lambda line: None)
+    return open_session(make, RunOptions(quiet=True, **options)).run(lambda line: None)
 
 
 def test_a_training_that_differs_ends_with_status_1(tmp_path):
@@ -105,7 +106,7 @@ def test_a_loss_that_is_no_number_on_one_device_either_is_told(tmp_path):
         "    return torch.nn.Linear(4, 2), torch.nn.functional.mse_loss, batch, torch.optim.SGD\n"
     )
     done = run(f"{tmp_path}/mine.py:make", "--workers", 2, "--check", status=1)
-    assert "no number on one device either" in done.stdout
+    assert "not a finite number on one device either" in done.stdout
 
 
 def test_ranks_that_make_different_models_are_refused(tmp_path):
@@ -158,7 +159,6 @@ def test_processes_of_torchrun_join_and_resume(tmp_path):
     assert [s["step"] for s in found["steps"]] == [3]
 
 
-@pytest.mark.timeout(240)
 def test_a_worker_that_is_killed_is_done_without(tmp_path):
     command = [
         *COMMAND, "lenet", "--workers", "3", "--plan", "data", "--steps", "60", "--checkpoint", f"{tmp_path}/run", "--checkpoint-every", "20",
@@ -180,13 +180,13 @@ def test_a_worker_that_is_killed_is_done_without(tmp_path):
     os.renames(begun, tmp_path / "again" / begun.name)  # the same checkpoint, with nobody killed
     make = partial(load_model, "lenet", None, False)
     options = RunOptions(workers=2, plan="data", steps=60, checkpoint=tmp_path / "again", resume=True, quiet=True)  # fmt: skip
-    again = prepare(make, options).run(lambda line: None)
+    again = open_session(make, options).run(lambda line: None)
     expected = losses(found["steps"])
     assert {s.step: s.loss for s in again.steps} == {n: expected[n] for n in range(step + 1, 61)}
 
 
 def wait_for(process, path):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HANG
     while not path.exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline

@@ -14,6 +14,7 @@ from graphwright.machine import cluster
 from graphwright.partition import data_parallel, replicate
 from graphwright.plans import Along, Strategy, make_plan
 from graphwright.run import World, shard_loader, world
+from limits import HANG
 
 BATCH, EPOCHS = 6, 2
 OPTIONS = {"lr": 0.05, "momentum": 0.9}
@@ -116,7 +117,7 @@ def test_training_with_parts_is_training_with_all(how):
     made = {"data": data_parallel, "replicate": replicate}
     plan = along_features(graph) if how == "features" else made[how](graph, "local:2")
     losses, state = train_alone()
-    results = gw.launch(2, timeout=50)(train, plan)
+    results = gw.launch(2, timeout=HANG)(train, plan)
     for found, trained, _, _ in results:
         assert found == pytest.approx(losses, rel=1e-9)
         for name, tensor in state.items():
@@ -130,7 +131,7 @@ def test_training_with_parts_is_training_with_all(how):
 
 
 def test_ranks_of_a_world_read_halves():
-    found = gw.launch(2, timeout=50)(train_by_world)
+    found = gw.launch(2, timeout=HANG)(train_by_world)
     dataset = Samples()
     here = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"), backend=None)
     whole = [t for _, t in shard_loader(dataset, here, batch_size=BATCH, shuffle=True, seed=7)]

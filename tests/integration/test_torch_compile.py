@@ -49,7 +49,7 @@ last = images.to(memory_format=torch.channels_last)
     ids=["padded pooling", "channels last", "attention and dropout"],
 )
 def test_compiled_steps_train_the_same(make, batch, monkeypatch, capsys):
-    monkeypatch.setattr(notices, "NOTICE", 0.1)
+    monkeypatch.setattr(notices, "NOTICE_SECONDS", 0.1)
     trained = []
     for torch_compile in (False, True):
         torch.manual_seed(0)

@@ -22,7 +22,7 @@ from graphwright.describe import descriptions, splits
 from graphwright.ir import write_atomically
 from graphwright.run.check.operator import types_of
 
-TARGET = Path(__file__).parents[2] / "src" / "graphwright" / "report" / "examples.json"
+TARGET = Path(__file__).parents[2] / "src/graphwright/report/tables/examples.json"
 NUM_DRAWS = 60
 
 

@@ -12,21 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphwright.aten.invoke import call_kernel
-from graphwright.describe import descriptions, splits
+from graphwright.describe import splits
 from graphwright.run.check.operator import types_of
 from graphwright.run.check.parts import join_parts, run_part
-from graphwright.run.random import philox as counters
-from graphwright.run.random.draw import Drawn, draw, is_random
+from graphwright.run.random import philox
+from graphwright.run.random.draw import RandomBox, draw
 from graphwright.run.random.philox import fill
+from graphwright.run.random.request import RULES
 
 CPU = torch.device("cpu")
-RANDOM = [d.op for d in descriptions() if is_random(d.op)]
+RANDOM = sorted(RULES)
 DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 load_cases()
 
 
-def whole(shape: tuple[int, ...], seed: int = 3, operator: int = 5) -> Drawn:
-    return Drawn(seed=seed, operator=operator, shape=shape, box=tuple((0, n) for n in shape))
+def whole(shape: tuple[int, ...], seed: int = 3, operator: int = 5) -> RandomBox:
+    return RandomBox(seed=seed, operator=operator, shape=shape, box=tuple((0, n) for n in shape))
 
 
 def identical(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -37,7 +38,7 @@ def identical(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 @st.composite
-def boxes(draw, max_size: int = 300) -> Drawn:
+def boxes(draw, max_size: int = 300) -> RandomBox:
     """A box in a shape, some of whose dims are long enough to share counters along."""
     sizes = st.integers(1, 7) | st.integers(60, 70) | st.integers(1, max_size)
     shape: list[int] = []
@@ -48,31 +49,31 @@ def boxes(draw, max_size: int = 300) -> Drawn:
         start = draw(st.integers(0, size))
         box.append((start, draw(st.integers(start, size))))
     seed, operator = draw(st.integers(-(2**70), 2**70)), draw(st.integers(0, 10**6))
-    return Drawn(seed=seed, operator=operator, shape=tuple(shape), box=tuple(box))
+    return RandomBox(seed=seed, operator=operator, shape=tuple(shape), box=tuple(box))
 
 
-def cut(x: torch.Tensor, drawn: Drawn) -> torch.Tensor:
+def cut(x: torch.Tensor, drawn: RandomBox) -> torch.Tensor:
     return x[tuple(slice(*bounds) for bounds in drawn.box)]
 
 
 @given(boxes(), st.integers(0, 40))
-def test_words_of_a_box_are_a_slice_of_the_whole(drawn: Drawn, chunk: int) -> None:
+def test_words_of_a_box_are_a_slice_of_the_whole(drawn: RandomBox, chunk: int) -> None:
     """Also where the box is drawn in chunks of any size."""
     all_words = fill(
         whole(drawn.shape, drawn.seed, drawn.operator), "n", 2, lambda a, b: a * b, torch.int64, CPU
     )
-    before = counters.CHUNK["cpu"]
-    counters.CHUNK["cpu"] = 1 + chunk * 37
+    before = philox.CHUNK["cpu"]
+    philox.CHUNK["cpu"] = 1 + chunk * 37
     try:
         part = fill(drawn, "n", 2, lambda a, b: a * b, torch.int64, CPU)
     finally:
-        counters.CHUNK["cpu"] = before
+        philox.CHUNK["cpu"] = before
     assert part.is_contiguous()
     assert torch.equal(part, cut(all_words, drawn))
 
 
 @given(boxes(), st.sampled_from(DTYPES), st.sampled_from(["aten.rand", "aten.randn"]))
-def test_numbers_of_a_box_are_a_slice_of_the_whole(drawn: Drawn, dtype: str, op: str) -> None:
+def test_numbers_of_a_box_are_a_slice_of_the_whole(drawn: RandomBox, dtype: str, op: str) -> None:
     attrs = {"size": drawn.size, "dtype": dtype}
     (part,) = draw(op, attrs, [], drawn, CPU)
     (all_of_it,) = draw(op, attrs, [], whole(drawn.shape, drawn.seed, drawn.operator), CPU)
@@ -150,7 +151,7 @@ def test_other_seeds_operators_and_names_draw_other_words(places) -> None:
 
 
 @given(boxes(max_size=80))
-def test_no_two_elements_share_a_word(drawn: Drawn) -> None:
+def test_no_two_elements_share_a_word(drawn: RandomBox) -> None:
     """Nor two streams: 64 bits of one place are met nowhere else."""
     words = fill(drawn, "n", 2, lambda a, b: (a << 32) + b, torch.int64, CPU).flatten()
     swapped = fill(drawn, "n", 2, lambda a, b: (b << 32) + a, torch.int64, CPU).flatten()

@@ -14,16 +14,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphwright.errors import InvalidProgram
 from graphwright.ir import Graph, TensorType, parse_text, to_text
 from graphwright.lower import Lowered, lower, lower_hop
 from graphwright.lower.moves import lower_slice
 from graphwright.machine import cluster
 from graphwright.partition import random_plan
-from graphwright.plans import Call, Exchange, Program, as_box, boxes
+from graphwright.plans import (
+    Call,
+    Exchange,
+    Program,
+    as_box,
+    boxes,
+    verify_program,
+    verify_programs,
+)
 from graphwright.run.program.module import build_module, run_module
 from graphwright.simulate import CostModel
-from graphwright.tasks import Movements
-from programs import check_cover, check_meetings, check_programs, meets, programs_of, shared
+from graphwright.tasks import Templates
+from programs import check_cover, check_programs, meets, programs_of, shared
 from random_plans import any_keep, any_plan, chain, random_graph, two_pass_graph
 from reshardings import (
     Formulas,
@@ -146,7 +155,7 @@ class Moved:
         self.target = random_sharding(rng, other, shape, reducer=wanted, halos=True)
         self.whole = np.random.default_rng(seed).integers(-50, 50, shape)
         self.terms = distribute(rng, self.whole, self.source)
-        self.movement = Movements(self.cluster, Formulas()).movement(
+        self.movement = Templates(self.cluster, Formulas()).movement(
             self.type, self.source, self.target
         )
 
@@ -240,21 +249,24 @@ def test_a_wrong_value_is_noticed(monkeypatch):
 
 def test_a_wrong_order_is_noticed():
     programs = programs_of(lower(small().graph, small().plan, costs=COSTS))
-    check_meetings(programs)
+    verify_programs(programs)
     first = programs[0]
-    order = list(first.instructions)
-    partner = next(r for r in range(1, 4) if len(set(meets(first, r))) > 1)
-    meeting = [n for n, i in enumerate(order) if i in shared(first)]
-    one, other = next(
-        (a, b) for a, b in combinations(meeting, 2) if swapped_differs(first, a, b, partner)
-    )
-    order[one], order[other] = order[other], order[one]
-    with pytest.raises(AssertionError):
-        check_meetings([replace(first, instructions=tuple(order)), *programs[1:]])
+    meeting = [n for n, i in enumerate(first.instructions) if i in shared(first)]
+    swapped = (swap(first, a, b) for a, b in combinations(meeting, 2))
+    wrong = next(p for p in swapped if is_valid(p) and meets(p, 1) != meets(first, 1))
+    with pytest.raises(InvalidProgram, match=r"order: rank \d waits for rank \d, which is at"):
+        verify_programs([wrong, *programs[1:]])
 
 
-def swapped_differs(program: Program, a: int, b: int, partner: int) -> bool:
+def swap(program: Program, a: int, b: int) -> Program:
     order = list(program.instructions)
     order[a], order[b] = order[b], order[a]
-    changed = replace(program, instructions=tuple(order))
-    return meets(changed, partner) != meets(program, partner)
+    return replace(program, instructions=tuple(order))
+
+
+def is_valid(program: Program) -> bool:
+    try:
+        verify_program(program)
+    except InvalidProgram:
+        return False
+    return True

@@ -285,7 +285,7 @@ def test_slots_edges_and_pools_are_used_again():
     assert_same(delta, mirror)
     assert delta._num_slots < 1.2 * len(g)
     assert delta._num_edges < 1.2 * g.num_edges + 100
-    assert len(delta._pool) < 8 * len(g.resource) + 1024
+    assert len(delta._graph.resources) < 8 * len(g.resource) + 1024
 
 
 @given(seed=seeds, n=st.integers(1, 20), num_values=st.integers(0, 25))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphwright.describe import make_description
-from graphwright.describe.language import Sum
+from graphwright.describe.language.syntax import Sum
 from graphwright.errors import WrongDescription
 from graphwright.run import check_operator
 
