@@ -39,6 +39,7 @@ from graphwright import zoo
 from graphwright.aten.batches import map_tensors
 from graphwright.aten.optimizers import make_optimizer
 from graphwright.capture import advance, bind, replay
+from graphwright.describe import is_random
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
 from graphwright.machine import Cluster, cluster
@@ -46,8 +47,7 @@ from graphwright.partition import random_plan, replicate
 from graphwright.plans import Plan, Program, boxes
 from graphwright.run.processes.world import world
 from graphwright.run.program.regions import cut
-from graphwright.run.random.draw import is_random
-from graphwright.run.step import Step
+from graphwright.run.step.step import RankProgram, Step
 from graphwright.zoo import Workload
 
 STEPS = 3
@@ -78,7 +78,7 @@ class Case:
     @property
     def draws(self) -> bool:
         """Whether the step draws at random."""
-        return any(is_random(node.op) for node in self.graph.nodes)
+        return any(is_random(self.graph, node) for node in self.graph.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +268,8 @@ def work(
             else:
                 made_by = make_optimizer(w.optimizer, w.optimizer_options, w.model)
                 here, program = world(device="cpu"), next(programs)
-                step = Step(here, case.graph, job.plan, program, w.model, w.loss_fn, made_by, 0)
+                start = RankProgram(world=here, graph=case.graph, plan=job.plan, program=program)
+                step = Step(start, w.model, w.loss_fn, made_by, 0)
             made = perf_counter()
             losses = [float(step(w.batch)) for _ in range(STEPS)]
             ended = perf_counter()

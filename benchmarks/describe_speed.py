@@ -19,7 +19,7 @@ MODELS = ("wresnet-152-10", "rnn-10-8k")
 
 COLD = """
 import json, time
-from graphwright.report.operator import _examples, example
+from graphwright.report.tables.operator import _examples, example
 import graphwright.describe as d
 calls = {op: example(op) for op in _examples()}
 start = time.perf_counter()
@@ -31,7 +31,7 @@ print(json.dumps({"seconds": seconds, "operators": len(found), "splits": sum(map
 GRAPH = """
 import json, sys, time
 import graphwright.describe as d
-from graphwright.describe.trace import num_traces
+from graphwright.describe.language.trace import num_traces
 from graphwright.ir import load
 graph = load(sys.argv[1])
 start = time.perf_counter()

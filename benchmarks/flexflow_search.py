@@ -1,7 +1,7 @@
 """FlexFlow's search: annealing beside proved optima, experts' plans, and data and model parallelism (Jia's thesis, section 3.7).
 
     optimum    LeNet and an RNNLM of two time steps on 4 devices: annealing from random plans has to find what a search of every plan proves
-               to be fastest (section 3.7.5). The space is that of `partition.tied`: heavy operators choose, the rest follows.
+               to be fastest (section 3.7.5). The space is that of `search.reference.finite_space`: heavy operators choose, the rest follows.
     experts    Inception-v3 and NMT on 16 P100, 64 samples a device (section 3.7.2): one weird trick for the one; for the other data parallel
                between nodes, layers within one. The paper shows its gains as bars, and says in words 1.3x to 3.3x for what it improves
     summit     DLRM and Candle Uno on 6 to 96 V100 (section 3.7.3): beside data parallelism and layers on devices, which stop scaling;
@@ -23,18 +23,15 @@ from graphwright import zoo
 from graphwright.errors import InvalidStrategy
 from graphwright.ir import Graph
 from graphwright.machine import Cluster, cluster
-from graphwright.partition import data_parallel
-from graphwright.partition.estimate.additive import Model
-from graphwright.partition.recipes.plain import layers
-from graphwright.partition.recipes.systems import other_plan
+from graphwright.partition import data_parallel, layers, make_estimate, other_plan
 from graphwright.partition.search.annealing.chains import anneal
 from graphwright.partition.search.reference.exhaustive import search
-from graphwright.partition.search.reference.finite_space import Tied
+from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.partition.space.coarsen import Coarse, coarsen
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import Mesh, Plan, Replicate, Strategy, make_plan
 from graphwright.simulate import CostModel
-from graphwright.tasks import Site, place_node
+from graphwright.tasks import GraphFacts, place_node
 
 FOUR = "flexflow-p100:1"
 SIXTEEN = "flexflow-p100"
@@ -164,7 +161,7 @@ def figure(optima: list[Optimum], rows: list[Row]) -> str:
 def find_optimum(name: str, batch: int | None, paper: str, options: Options) -> Optimum:
     coarse, on = coarsen(zoo.load(name, batch_size=batch).capture()), cluster(FOUR)
     costs = CostModel(measured=False)
-    tied = Tied(Model(coarse, on, costs, Space()))
+    tied = FiniteSpace(make_estimate(coarse, on, costs, Space()))
     best = search(tied, costs, budget=60.0 if options.quick else 600.0)
     print(f"{name}: {best}", flush=True)
     ratios, seconds = [], []
@@ -201,7 +198,7 @@ def beside_experts(name: str, budget: float, options: Options) -> Row:
     on = cluster(SIXTEEN)
     coarse = coarsen(zoo.load(name, batch_size=64 * on.num_devices).capture())
     costs = CostModel(measured=False)
-    graph = coarse.site.graph
+    graph = coarse.facts.graph
     if name == "nmt":
         expert, words = layers_within_nodes(graph, on), "layers within nodes"
     else:
@@ -219,7 +216,7 @@ def layers_within_nodes(graph: Graph, on: Cluster) -> Plan:
     nodes = on.levels[0].count
     size = on.num_devices // nodes
     across = tuple(axis.size for axis in on.axes if axis.level == 0)
-    site, samples = Site(graph), data_parallel(graph, on)
+    facts, samples = GraphFacts(graph), data_parallel(graph, on)
     inside = layers(graph, cluster(f"{on.name}:1"))
     strategies: dict[str, Strategy] = {}
     for node in graph.nodes:
@@ -228,7 +225,7 @@ def layers_within_nodes(graph: Graph, on: Cluster) -> Plan:
         mesh = Mesh(tuple(one.devices[0] + size * k for k in range(nodes)), across)
         wanted = Strategy(samples.strategy(node.name).choices[: len(across)], mesh)
         try:
-            place_node(site, node, wanted, on)
+            place_node(facts, node, wanted, on)
         except InvalidStrategy:
             wanted = Strategy((Replicate(),) * len(across), mesh)
         strategies[node.name] = wanted
@@ -241,7 +238,7 @@ def layers_within_nodes(graph: Graph, on: Cluster) -> Plan:
 def on_summit(name: str, samples: int, nodes: int, options: Options) -> Row:
     on = cluster(f"summit:{nodes}")
     coarse = coarsen(zoo.load(name, batch_size=samples * on.num_devices).capture())
-    costs, graph = CostModel(measured=False), coarse.site.graph
+    costs, graph = CostModel(measured=False), coarse.facts.graph
     starts = {
         "data": data_parallel(graph, on),
         "layers": layers(graph, on),

@@ -29,7 +29,7 @@ from graphwright.partition import data_parallel
 from graphwright.partition.space.strategies import valid_strategy
 from graphwright.plans import Plan, Strategy
 from graphwright.simulate import CostModel, Incremental, schedule
-from graphwright.tasks import Expansion, Site, assemble
+from graphwright.tasks import Expansion, GraphFacts, assemble
 
 PAPER = {  # model: devices: (seconds in full, seconds with delta), Jia's thesis, table 3.4
     "alexnet": {4: (0.11, 0.04), 8: (0.40, 0.13), 16: (1.4, 0.48), 32: (5.3, 1.8), 64: (18, 5.9)},
@@ -142,18 +142,18 @@ class Proposal:
 
 def measure(model: str, graph: Graph, devices: int, options: Options) -> Row:
     on = cluster(f"flexflow-k80:{devices // DEVICES_PER_NODE}")
-    plan, costs, site = data_parallel(graph, on), CostModel(measured=False), Site(graph)
+    plan, costs, facts = data_parallel(graph, on), CostModel(measured=False), GraphFacts(graph)
     num_delta = 60 if options.quick else 300
     num_full = 6 if options.quick else 20
-    expansion = Expansion(site, plan, costs)
-    proposals = draw(site, on, num_delta, options.seed)
+    expansion = Expansion(facts, plan, costs)
+    proposals = draw(facts, on, num_delta, options.seed)
 
     run = Incremental(graph, plan, costs, expansion)
     started = perf_counter()
     times, taken = follow(run, proposals, options.seed)
     cold = num_delta / (perf_counter() - started)
 
-    expansion = renewed(expansion, site, plan, costs)
+    expansion = renewed(expansion, facts, plan, costs)
     run = Incremental(graph, plan, costs, expansion)
     started = perf_counter()
     again, _ = follow(run, proposals, options.seed)
@@ -161,10 +161,10 @@ def measure(model: str, graph: Graph, devices: int, options: Options) -> Row:
     assert again == times
     stats = run.delta.stats
 
-    expansion = renewed(expansion, site, plan, costs)
+    expansion = renewed(expansion, facts, plan, costs)
     wrong, tasks, simulated, spent = 0, 0, 0.0, 0.0
     for number, proposal in enumerate(proposals[:num_full]):
-        position = site.position[proposal.node]
+        position = facts.position[proposal.node]
         before = expansion.placed[position]
         started = perf_counter()
         expansion.placed[position] = expansion.place(graph.nodes[position], proposal.strategy)
@@ -192,17 +192,17 @@ def measure(model: str, graph: Graph, devices: int, options: Options) -> Row:
     )
 
 
-def renewed(expansion: Expansion, site: Site, plan: Plan, costs: CostModel) -> Expansion:
+def renewed(expansion: Expansion, facts: GraphFacts, plan: Plan, costs: CostModel) -> Expansion:
     """The plan as it was at first, with all that has been worked out since."""
-    fresh = Expansion(site, plan, costs)
+    fresh = Expansion(facts, plan, costs)
     fresh.cache = expansion.cache
     return fresh
 
 
-def draw(site: Site, on: Cluster, count: int, seed: int) -> list[Proposal]:
+def draw(facts: GraphFacts, on: Cluster, count: int, seed: int) -> list[Proposal]:
     rng = Random(seed)
-    nodes = [rng.choice(site.graph.nodes) for _ in range(count)]
-    return [Proposal(n.name, valid_strategy(rng, site, n, on)) for n in nodes]
+    nodes = [rng.choice(facts.graph.nodes) for _ in range(count)]
+    return [Proposal(n.name, valid_strategy(rng, facts, n, on)) for n in nodes]
 
 
 def follow(run: Incremental, proposals: list[Proposal], seed: int) -> tuple[list[int], list[bool]]:

@@ -27,7 +27,7 @@ from graphwright.aten.batches import split_batch
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel
 from graphwright.run.program.cuda_graph import SWITCH
-from graphwright.run.random.philox import Drawn, fill, find_kernel
+from graphwright.run.random.philox import RandomBox, fill, find_kernel
 from graphwright.zoo.workload import Workload
 
 CASES = {
@@ -176,7 +176,7 @@ def words_alike() -> bool:
     if find_kernel(torch.device("cuda")).__name__ != "draw_words":
         return False
     for shape, box in BOXES:
-        drawn = Drawn(seed=5, operator=3, shape=shape, box=box)
+        drawn = RandomBox(seed=5, operator=3, shape=shape, box=box)
         streams = [
             fill(drawn, "word", 2, lambda a, b: a << 31 ^ b, torch.int64, torch.device(on)).cpu()
             for on in ("cpu", "cuda")

@@ -35,7 +35,7 @@ from graphwright.plans import Plan, make_plan
 from graphwright.run import calibrate, calls_of_plan
 from graphwright.run.measure.links import measure_local
 from graphwright.simulate import CostModel, Simulator
-from graphwright.tasks import Site
+from graphwright.tasks import GraphFacts
 from graphwright.zoo.workload import Workload
 
 WORKERS = 2
@@ -170,7 +170,7 @@ def compare(name: str, graph: Graph, plans: list[Plan], on: Cluster, store: Stor
     """Predict and measure plans of a model."""
     calls = [call for plan in plans for call in calls_of_plan(graph, plan)]
     calibrate(calls, device=on.name, store=store, seconds=0.05)
-    simulator = Simulator(Site(graph), on, CostModel(store))
+    simulator = Simulator(GraphFacts(graph), on, CostModel(store))
     steps = [simulator.run(plan) for plan in plans]
     launches: list[list[float]] = []
     peaks: list[list[int]] = []

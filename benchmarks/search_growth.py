@@ -45,7 +45,7 @@ PROGRAM = """
 import json, resource, sys, time
 import graphwright as gw
 from graphwright import ir, zoo
-from graphwright.partition import Model, Space, coarsen, least, narrow, sizes_of, track
+from graphwright.partition import make_estimate, Space, coarsen, least, narrow, sizes_of, track
 from graphwright.partition.search.frontier.candidates import TRACKING
 from graphwright.simulate import CostModel
 
@@ -56,9 +56,10 @@ def search(graph, on):
         return at[-1] - at[-2]
     coarse = coarsen(graph)
     found = {"coarsen": lap()}
-    model = Model(coarse, on, costs, Space())
+    model = make_estimate(coarse, on, costs, Space())
     found["model"] = lap()
-    problem = narrow(model, model.space.width)
+    model = narrow(model, model.space.width)
+    problem = model.problem()
     found["narrow"] = lap()
     tracked = track(problem, precision=0.01, budget=TRACKING)
     found["track"] = lap()

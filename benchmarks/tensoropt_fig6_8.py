@@ -25,10 +25,11 @@ from graphwright.machine import Cluster, cluster
 from graphwright.partition import (
     Assignment,
     Coarse,
-    Model,
+    Estimate,
     Space,
     assignment_of,
     coarsen,
+    make_estimate,
     narrow,
     other_plan,
     sizes_of,
@@ -97,9 +98,10 @@ def compare(name: str, on: Cluster, num_simulated: int) -> Case:
     graph = zoo.load(name).capture()
     coarse, case = coarsen(graph), Case(name=name)
     plans = [other_plan(system, coarse, on, COSTS) for system in SYSTEMS]
-    simulator, start = Simulator(coarse.site, on, COSTS), perf_counter()
-    model = Model(coarse, on, COSTS, Space(), plans=plans)
-    points = track(narrow(model, model.space.width), precision=PRECISION).points
+    simulator, start = Simulator(coarse.facts, on, COSTS), perf_counter()
+    model = make_estimate(coarse, on, COSTS, Space(), plans=plans)
+    model = narrow(model, model.space.width)
+    points = track(model.problem(), precision=PRECISION).points
     case.seconds = perf_counter() - start
     case.estimated["ours"] = [(p.time, p.memory) for p in points]
     case.turning = turning_point(plans[0], case.estimated["ours"])
@@ -135,7 +137,7 @@ def evaluate(simulator: Simulator, plan: Plan, estimate: Point | None = None) ->
     return replace(plan, figures=figures(simulator.run(plan), estimate))
 
 
-def mesh_tensorflow(coarse: Coarse, on: Cluster) -> list[tuple[Assignment, Model]]:
+def mesh_tensorflow(coarse: Coarse, on: Cluster) -> list[tuple[Assignment, Estimate]]:
     """The frontier over all ways to give axes to samples or to all other dims; axes of one level are alike."""
     levels = [
         [("sample",) * n + ("other",) * (count - n) for n in range(count + 1)]
@@ -143,13 +145,13 @@ def mesh_tensorflow(coarse: Coarse, on: Cluster) -> list[tuple[Assignment, Model
             sum(a.level == level for a in on.axes) for level in {a.level for a in on.axes}
         )
     ]
-    found: list[tuple[Assignment, Model]] = []
+    found: list[tuple[Assignment, Estimate]] = []
     for roles in product(*levels):
         space = Space(roles=tuple(role for level in roles for role in level))
-        model = Model(coarse, on, COSTS, space)
-        tracked = track(narrow(model, space.width), precision=PRECISION)
+        model = narrow(make_estimate(coarse, on, COSTS, space), space.width)
+        tracked = track(model.problem(), precision=PRECISION)
         found += [(point, model) for point in tracked.points]
-    kept: list[tuple[Assignment, Model]] = []
+    kept: list[tuple[Assignment, Estimate]] = []
     for point, model in sorted(found, key=lambda f: (f[0].memory, f[0].time)):
         if not kept or point.time < kept[-1][0].time:
             kept.append((point, model))
@@ -259,8 +261,9 @@ def faster(on: Cluster, level: int, times: float) -> Cluster:
 
 def frontier_points(graph: Graph, on: Cluster) -> tuple[list[Point], Point]:
     """The estimated frontier and its turning point."""
-    model = Model(coarsen(graph), on, COSTS, Space())
-    points = track(narrow(model, model.space.width), precision=PRECISION).points
+    model = make_estimate(coarsen(graph), on, COSTS, Space())
+    model = narrow(model, model.space.width)
+    points = track(model.problem(), precision=PRECISION).points
     found = [(p.time, p.memory) for p in points]
     return found, turning_point(model.plan(points[0], "frontier"), found)
 
@@ -278,7 +281,7 @@ def by_devices(name: str, counts: Sequence[int]) -> dict[int, dict[str, tuple[fl
     rows = gw.profile(graph, whole, devices=counts, costs=COSTS)
     for ours in rows:
         on = sizes[ours.num_devices]
-        limit, simulator = on.devices[0].memory / MARGIN, Simulator(coarse.site, on, COSTS)
+        limit, simulator = on.devices[0].memory / MARGIN, Simulator(coarse.facts, on, COSTS)
         row: dict[str, tuple[float | None, int]] = {"ours": (ours.time, ours.memory)}
         for system in SYSTEMS if on.num_devices > 1 else ():
             time, memory = _point(evaluate(simulator, other_plan(system, coarse, on, COSTS)))

@@ -15,7 +15,7 @@ from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
 from graphwright.ir import Graph
 from graphwright.machine import cluster
-from graphwright.partition import Model, Space, coarsen, narrow, track
+from graphwright.partition import Space, coarsen, make_estimate, narrow, track
 from graphwright.simulate import CostModel
 
 CASES = (
@@ -29,8 +29,8 @@ PRECISION = 0.01
 def run(graph: Graph, method: str) -> dict[str, object]:
     on, costs = cluster("v100-2x8"), CostModel(measured=False)
     start = perf_counter()
-    model = Model(coarsen(graph), on, costs, Space())
-    problem = narrow(model, model.space.width)
+    estimate = make_estimate(coarsen(graph), on, costs, Space())
+    problem = narrow(estimate, estimate.space.width).problem()
     built = perf_counter()
     found = track(problem, method=method, precision=PRECISION)
     done = perf_counter()

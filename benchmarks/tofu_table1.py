@@ -17,7 +17,7 @@ from _report import finish, parse_options, print_table, save_result
 from graphwright import zoo
 from graphwright.ir import Graph
 from graphwright.machine import cluster
-from graphwright.partition import Model, coarsen, least, narrow, recursive
+from graphwright.partition import coarsen, least, make_estimate, narrow, recursive
 from graphwright.partition.search.recursive import TOFU
 from graphwright.simulate import CostModel, simulate
 
@@ -38,8 +38,9 @@ def search_recursively(graph: Graph) -> tuple[float, object]:
 def search_at_once(graph: Graph) -> tuple[float, object]:
     on, costs = cluster("p2.8xlarge"), CostModel(measured=False)
     start = perf_counter()
-    model = Model(coarsen(graph), on, costs, replace(TOFU, width=64), measure="bytes")
-    plan = model.plan(least(narrow(model, 64)), "at once")
+    space = replace(TOFU, width=64)
+    estimate = narrow(make_estimate(coarsen(graph), on, costs, space, measure="bytes"), 64)
+    plan = estimate.plan(least(estimate.problem()), "at once")
     return perf_counter() - start, plan
 
 
