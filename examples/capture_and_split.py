@@ -1,9 +1,10 @@
-"""Capture the training step of a small transformer block, and list how its operators can be split."""
+"""Capture the training step of a small transformer block, and list the splits of its operators."""
 
 import torch
 from torch import nn
 
 import graphwright as gw
+from graphwright.describe import node_splits
 
 
 class Block(nn.Module):
@@ -26,8 +27,8 @@ def main() -> None:
     print(graph)
     for node in graph.nodes:
         if node.op in ("aten.matmul", "aten.mm", "aten.view") and node.phase == "forward":
-            found = gw.splits(node.op, node.attrs, gw.types_of(graph, node))
-            print(f"{node.op:12} {node.module:20} {'; '.join(map(str, found))}")
+            splits = "; ".join(map(str, node_splits(graph, node)))
+            print(f"{node.op:12} {node.module:20} {splits}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""Describe an operator of your own, see what follows from it, and have it checked against its kernel."""
+"""Describe your own operator, print the derived splits, and check them against the kernel."""
 
 import torch
 from torch import Tensor
 
 import graphwright as gw
-from graphwright.describe.language import Sum
+from graphwright.describe.language.syntax import Sum
 
 
 @torch.library.custom_op("example::moving_sum", mutates_args=())
 def moving_sum(x: Tensor, width: int) -> Tensor:
-    """Sum every `width` neighbours of a row."""
+    """The sums of `width` adjacent elements of each row."""
     return x.unfold(1, width, 1).sum(-1)
 
 

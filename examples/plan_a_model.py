@@ -1,4 +1,4 @@
-"""How should this model be split? Plan it for sixteen GPUs, choose under a limit, ask why, and see how many of them pay."""
+"""Plan a model for sixteen GPUs, choose under a memory limit, explain the plan, and profile it."""
 
 import tempfile
 from pathlib import Path
@@ -8,10 +8,11 @@ from rich.console import Console
 
 import graphwright as gw
 from graphwright.ir import format_bytes
-from graphwright.report import explain_plan, show_explanation
+from graphwright.report import explain_plan, show
 
 model = torch.nn.Sequential(
-    torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 10)
+    torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 4096), torch.nn.ReLU(),
+    torch.nn.Linear(4096, 10),
 )  # fmt: skip
 batch = (torch.randn(512, 256), torch.randint(10, (512,)))
 graph = gw.capture(model, torch.nn.functional.cross_entropy, batch, optimizer=torch.optim.Adam)
@@ -24,12 +25,12 @@ plan = frontier.fastest(memory=half)  # or "14.5GB"
 print(f"within {format_bytes(half)}: {plan}")
 
 found = explain_plan(graph, plan)  # what each operator does, and what the next best would cost
-show_explanation(found, Console(width=100), "the model")
+show(found, Console(width=100), title="the model")
 
 print(gw.profile(graph, "v100-2x8", devices=(1, 4, 8, 16), baselines=("data",)))
 
 with tempfile.TemporaryDirectory() as folder:
-    frontier.save(Path(folder) / "frontier.json")  # gw.Frontier.load reads it back
+    frontier.save(Path(folder) / "frontier.json")  # gw.Frontier.load reads it
     gw.plot(frontier, Path(folder) / "frontier.png")
-    gw.plot((graph, plan), Path(folder) / "partition.svg")  # which device has which tile
+    gw.plot((graph, plan), Path(folder) / "partition.svg")  # which device holds which tile
     gw.simulate(graph, plan).save(Path(folder) / "timeline.json")  # for ui.perfetto.dev

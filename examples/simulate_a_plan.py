@@ -1,4 +1,4 @@
-"""Would it fit, and how fast would it be? Simulate a training step on machines that you do not have."""
+"""Simulate the time and memory of a training step on machines that you do not have."""
 
 import tempfile
 from pathlib import Path
@@ -16,11 +16,10 @@ for machine in ("p2.8xlarge", "dgx-1v", "dgx-h100"):
     for recipe in ("data", "layers"):
         timeline = gw.simulate(graph, baseline(recipe, graph, cluster))
         peak = format_bytes(int(timeline.memory.peak.max()))
-        print(
-            f"{machine:12} {recipe:8} {timeline.makespan * 1e3:8.1f} ms  {peak:>10} on the fullest device"
-        )
+        time = f"{timeline.makespan * 1e3:8.1f} ms"
+        print(f"{machine:12} {recipe:8} {time}  {peak:>10} on the fullest device")
 
-# Change what one operator does, and see what that makes of the step.
+# Change the strategy of one operator, and simulate again.
 cluster = gw.cluster("dgx-h100")
 plan = baseline("data", graph, cluster)
 last = next(node for node in reversed(graph.nodes) if node.module.endswith("classifier.6"))

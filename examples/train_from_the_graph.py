@@ -1,10 +1,10 @@
-"""Train three steps from a captured graph, and compare with PyTorch's own training loop."""
+"""Train three steps by replaying a captured graph, and compare with PyTorch's training loop."""
 
 import torch
 from torch import nn
 
 import graphwright as gw
-from graphwright.capture import advance, bind
+from graphwright.capture import advance, bind, replay
 
 
 def make() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
@@ -25,7 +25,7 @@ def main() -> None:
     values = bind(graph, model, batch, optimizer=torch.optim.Adam)
     eager = torch.optim.Adam(model.parameters())
     for step in range(3):
-        made = gw.replay(graph, values)
+        made = replay(graph, values)
         eager.zero_grad()
         loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
         loss.backward()

@@ -1,4 +1,4 @@
-"""Train on four processes of this machine, each with its part of every weight, and get the same as on one device."""
+"""Train on four processes of this machine, and get the same losses as on one device."""
 
 import tempfile
 
@@ -17,7 +17,7 @@ def make() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
 
 
 def train(plan: gw.Plan, steps: int, folder: str, resume: bool) -> tuple[list[float], str]:
-    """What every worker does; it sees its rank in `step.world`."""
+    """Run in every worker; `step.world` has its rank."""
     model, batch = make()
     step = gw.compile(plan, model, nn.functional.cross_entropy, torch.optim.Adam, batch=batch)
     if resume:
@@ -43,18 +43,18 @@ def train_on_one_device(steps: int) -> list[float]:
 def main() -> None:
     model, batch = make()
     graph = gw.capture(model, nn.functional.cross_entropy, batch, optimizer=torch.optim.Adam)
-    plan = gw.plan(graph, "local:4", objective="memory")  # the one that needs least
+    plan = gw.plan(graph, "local:4", objective="memory")  # the plan that needs the least memory
     print(plan)
     with tempfile.TemporaryDirectory() as folder:
         results = gw.launch(4)(train, plan, STEPS, folder, False)
         for _, held in results:
             print(held)
-        fewer = gw.plan(graph, "local:2", objective="time")  # another plan, for fewer workers,
-        more = gw.launch(2)(train, fewer, STEPS, folder, True)  # goes on from the checkpoint
+        fewer = gw.plan(graph, "local:2", objective="time")  # another plan for fewer workers
+        more = gw.launch(2)(train, fewer, STEPS, folder, True)  # resumes from the checkpoint
     losses = results[0][0] + more[0][0]
-    for found, expected in zip(losses, train_on_one_device(2 * STEPS), strict=True):
-        print(f"loss {found:.12f}, on one device {expected:.12f}")
-        assert abs(found - expected) < 1e-10
+    for loss, expected in zip(losses, train_on_one_device(2 * STEPS), strict=True):
+        print(f"loss {loss:.12f}, on one device {expected:.12f}")
+        assert abs(loss - expected) < 1e-10
 
 
 if __name__ == "__main__":
