@@ -14,7 +14,7 @@ So a group has about as many joint choices as its lead has splits, however many 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,30 +163,22 @@ class _Followers:
 
     def from_lead(self, option: int) -> list[int]:
         """An option for every slot, given the lead's."""
-        chosen = [-1] * len(self.nodes)
-        known: dict[str, set[int]] = {}
-        wanted: dict[str, set[int]] = {}
-        weight = [0.0] * len(self.nodes)
-        decide = partial(self._decide, chosen=chosen, known=known, wanted=wanted, weight=weight)
-        decide(self.group.lead, option)
+        layouts = _Layouts(self)
+        layouts.decide(self.group.lead, option)
         for slot, view in enumerate(self.is_view):  # of a weight, of the result
-            if view and self._ready(slot, known, wanted) == 2:
-                decide(slot, self._best(slot, known, wanted))
+            if view and layouts.ready(slot) == 2:
+                layouts.decide(slot, self._best(slot, layouts))
         first, *others = self.families
         for slot in first:
-            if chosen[slot] < 0:
-                decide(slot, self._best(slot, known, wanted))
+            if layouts.chosen[slot] < 0:
+                layouts.decide(slot, self._best(slot, layouts))
         for family in others:
             for slot, like in zip(family, first, strict=True):
-                if chosen[slot] < 0:
-                    decide(slot, chosen[like])
-        while True:
-            open_slots = [s for s, c in enumerate(chosen) if c < 0]
-            if not open_slots:
-                return chosen
-            ready = [self._ready(s, known, wanted) for s in range(len(chosen))]
-            slot = max(open_slots, key=lambda s: (ready[s], weight[s], -s))
-            decide(slot, self._best(slot, known, wanted))
+                if layouts.chosen[slot] < 0:
+                    layouts.decide(slot, layouts.chosen[like])
+        while (slot := layouts.next_open()) >= 0:
+            layouts.decide(slot, self._best(slot, layouts))
+        return layouts.chosen
 
     def _families(self) -> list[list[int]]:
         """The lead with its backward operators, and those that do the same beside it (key and value
@@ -212,51 +204,15 @@ class _Followers:
             for a, b in zip(family, other, strict=True)
         )
 
-    def _ready(self, slot: int, known: dict[str, set[int]], wanted: dict[str, set[int]]) -> int:
-        """Views come first, but a view is decided only when what it views has been made, or what it
-        shows is wanted: not for being free."""
-        if not self.is_view[slot]:
-            return 1
-        node = self.graph.nodes[self.nodes[slot]]
-        made = any(known.get(name) for name in node.inputs if name is not None)
-        return 2 if made or any(wanted.get(name) for name in node.outputs) else 0
-
-    def _decide(
-        self,
-        slot: int,
-        option: int,
-        chosen: list[int],
-        known: dict[str, set[int]],
-        wanted: dict[str, set[int]],
-        weight: list[float],
-    ) -> None:
-        chosen[slot] = option
-        node, found = self.graph.nodes[self.nodes[slot]], self.options[slot]
-        for arg, name in enumerate(node.inputs):
-            if name is not None:
-                code = int(found.need[option, arg])
-                wanted.setdefault(name, set()).add(code)
-                if name not in known:
-                    known[name] = set()
-                self._weigh(name, weight)
-        for output, name in enumerate(node.outputs):
-            known.setdefault(name, set()).add(int(found.made[option, output]))
-            self._weigh(name, weight)
-
-    def _weigh(self, name: str, weight: list[float]) -> None:
-        nbytes = self.graph.tensors[name].type.nbytes
-        for s in self.touching[self.base[name]]:
-            weight[s] += nbytes
-
-    def _best(self, slot: int, known: dict[str, set[int]], wanted: dict[str, set[int]]) -> int:
+    def _best(self, slot: int, layouts: _Layouts) -> int:
         node, found = self.graph.nodes[self.nodes[slot]], self.options[slot]
         inputs = [
-            (arg, self.graph.tensors[name].type.nbytes, self._available(name, known, wanted))
+            (arg, self.graph.tensors[name].type.nbytes, layouts.available(name))
             for arg, name in enumerate(node.inputs)
             if name is not None
         ]
         outputs = [
-            (output, self.graph.tensors[name].type.nbytes, self._hoped(name, known, wanted))
+            (output, self.graph.tensors[name].type.nbytes, layouts.hoped(name))
             for output, name in enumerate(node.outputs)
         ]
         touched = sum(nbytes for _, nbytes, _ in (*inputs, *outputs))
@@ -282,26 +238,77 @@ class _Followers:
             costs.append(cost)
         return min(range(len(costs)), key=lambda o: (costs[o], o))
 
-    def _available(
-        self, name: str, known: dict[str, set[int]], wanted: dict[str, set[int]]
-    ) -> set[int]:
+
+class _Layouts:
+    """The layouts known so far while a group follows its lead, and whose turn it is next.
+
+    Views come first, but a view is decided only when what it views has been made, or what it shows
+    is wanted: not for being free. Then comes the operator that most bytes of decided neighbours
+    touch. Both only ever grow, so an entry of the queue that is out of date has a newer one before
+    it.
+    """
+
+    def __init__(self, followers: _Followers) -> None:
+        self.followers = followers
+        num_slots = len(followers.nodes)
+        self.chosen = [-1] * num_slots
+        self.known: dict[str, set[int]] = {}
+        self.wanted: dict[str, set[int]] = {}
+        self.weight = [0] * num_slots
+        self.queue = [(-self.ready(s), 0, s) for s in range(num_slots)]
+        heapify(self.queue)
+
+    def ready(self, slot: int) -> int:
+        followers = self.followers
+        if not followers.is_view[slot]:
+            return 1
+        node = followers.graph.nodes[followers.nodes[slot]]
+        made = any(self.known.get(name) for name in node.inputs if name is not None)
+        return 2 if made or any(self.wanted.get(name) for name in node.outputs) else 0
+
+    def next_open(self) -> int:
+        """The slot to decide next; -1 when all are."""
+        while self.queue:
+            slot = heappop(self.queue)[-1]
+            if self.chosen[slot] < 0:
+                return slot
+        return -1
+
+    def decide(self, slot: int, option: int) -> None:
+        followers = self.followers
+        self.chosen[slot] = option
+        node, options = followers.graph.nodes[followers.nodes[slot]], followers.options[slot]
+        for arg, name in enumerate(node.inputs):
+            if name is not None:
+                self.wanted.setdefault(name, set()).add(int(options.need[option, arg]))
+                self.known.setdefault(name, set())
+                self._weigh(name)
+        for output, name in enumerate(node.outputs):
+            self.known.setdefault(name, set()).add(int(options.made[option, output]))
+            self._weigh(name)
+
+    def _weigh(self, name: str) -> None:
+        followers = self.followers
+        nbytes = followers.graph.tensors[name].type.nbytes
+        for slot in followers.touching[followers.base[name]]:
+            self.weight[slot] += nbytes
+            if self.chosen[slot] < 0:
+                heappush(self.queue, (-self.ready(slot), -self.weight[slot], slot))
+
+    def available(self, name: str) -> set[int]:
         """The layouts in which a tensor is there when an operator of the group comes to read it."""
-        found = known.get(name, set()) | wanted.get(name, set())
-        return found or self._like_base(name, known, wanted)
+        codes = self.known.get(name, set()) | self.wanted.get(name, set())
+        return codes or self._like_base(name)
 
-    def _hoped(
-        self, name: str, known: dict[str, set[int]], wanted: dict[str, set[int]]
-    ) -> set[int]:
+    def hoped(self, name: str) -> set[int]:
         """The layouts in which an output is wanted."""
-        return wanted.get(name, set()) or self._like_base(name, known, wanted)
+        return self.wanted.get(name, set()) or self._like_base(name)
 
-    def _like_base(
-        self, name: str, known: dict[str, set[int]], wanted: dict[str, set[int]]
-    ) -> set[int]:
-        base = self.base[name]
+    def _like_base(self, name: str) -> set[int]:
+        base = self.followers.base[name]
         if base == name:  # the other way round: a tensor is there as its gradient is
             return set()
-        codes = known.get(base, set()) or wanted.get(base, set())
+        codes = self.known.get(base, set()) or self.wanted.get(base, set())
         return {REPLICATED if code == PARTIAL else code for code in codes}
 
 
