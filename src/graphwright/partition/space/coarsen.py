@@ -11,7 +11,8 @@
     update  everything that updates one parameter; it says where the parameter and its state live between steps
     free    what is computed from single numbers; every device does it
 
-A view belongs to what makes the viewed tensor, or, for a view of an input, to its reader. Backward
+A view belongs to what makes the viewed tensor, or, for a view of an input or of what is computed
+from no data (a table of cosines that all layers read), to its reader. Backward
 operators belong to their forward partner; terms of one gradient are added where they are made if
 they are all made in one group. Everything is derived from descriptions; `Coarse.groups` hold every
 node of the graph that is not free exactly once, so undoing is exact.
@@ -228,10 +229,13 @@ class _Coarsening:
 
     def _join_forward(self) -> None:
         """Views with what they view, and light operators with light neighbours that are as deep."""
-        depth = self._depths()
+        depth, rooted = self._depths()
         anchored = list(self.heavy)  # a heavy operator, or a view of what one makes
         for i, node in enumerate(self.nodes):
             if node.phase is not Phase.FORWARD or i in self.free:
+                continue
+            if self.facts.is_view[i] and not rooted[i]:
+                self._join_reader(i)
                 continue
             for name in node.inputs:
                 made = self.facts.producer.get(name) if name is not None else None
@@ -254,9 +258,9 @@ class _Coarsening:
                     self.classes.join(i, reader)
                     return
 
-    def _depths(self) -> list[int]:
-        """The greatest number of heavy forward nodes on a path to each node; what depends on no
-        data is as deep as its first reader."""
+    def _depths(self) -> tuple[list[int], list[bool]]:
+        """The greatest number of heavy forward nodes on a path to each node, and whether it depends
+        on data; what does not is as deep as its first reader."""
         depth = [0] * len(self.nodes)
         rooted = [False] * len(self.nodes)
         for i, node in enumerate(self.nodes):
@@ -282,7 +286,7 @@ class _Coarsening:
                     if self.nodes[r].phase is Phase.FORWARD
                 ]
                 depth[i] = min(readers, default=0)
-        return depth
+        return depth, rooted
 
     def _join_backward(self) -> list[int]:
         """Backward nodes with their partners; the sums of terms of a gradient are left for

@@ -210,6 +210,34 @@ def test_inference_has_no_updates():
     assert {g.weight for g in coarse.groups} == {Weight.HEAVY, Weight.LIGHT}
 
 
+class Rotary(nn.Module):
+    """Layers that share a table of cosines, each with a view of its own of it."""
+
+    def __init__(self, num_layers):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(num_layers))
+        self.register_buffer("frequencies", torch.ones(8))
+
+    def forward(self, x):
+        cosines = (torch.arange(x.shape[1])[:, None] * self.frequencies).cos()
+        for layer in self.layers:
+            x = layer(x) * cosines.unsqueeze(0)
+        return x
+
+
+def test_a_shared_table_does_not_tie_layers_together():
+    coarse = coarsen(step(Rotary(3), torch.zeros(2, 4, 8)))
+    for group in coarse.groups:
+        modules = {coarse.facts.graph.nodes[i].module for i in group.nodes}
+        assert sum("layers" in (module or "") for module in modules) <= 1
+    products = [
+        coarse.group_of[i]
+        for i, node in enumerate(coarse.facts.graph.nodes)
+        if node.op == "aten.mul.Tensor" and node.phase is Phase.FORWARD and i > 3
+    ]
+    assert len(set(products)) == 3  # each follows its own layer
+
+
 def test_gradients_without_an_optimizer():
     coarse = coarsen(step(nn.Linear(8, 8), torch.zeros(4, 8), optimizer=None))
     assert Weight.UPDATE not in {g.weight for g in coarse.groups}
