@@ -1,7 +1,7 @@
 """FlexFlow's search: annealing beside proved optima, experts' plans, and data and model parallelism (Jia's thesis, section 3.7).
 
     optimum    LeNet and an RNNLM of two time steps on 4 devices: annealing from random plans has to find what a search of every plan proves
-               to be fastest (section 3.7.5). The space is that of `search.reference.finite_space`: heavy operators choose, the rest follows.
+               to be fastest (section 3.7.5). The space is that of `_reference_searches.finite_space`: heavy operators choose, the rest follows.
     experts    Inception-v3 and NMT on 16 P100, 64 samples a device (section 3.7.2): one weird trick for the one; for the other data parallel
                between nodes, layers within one. The paper shows its gains as bars, and says in words 1.3x to 3.3x for what it improves
     summit     DLRM and Candle Uno on 6 to 96 V100 (section 3.7.3): beside data parallelism and layers on devices, which stop scaling;
@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from random import Random
 from time import perf_counter
 
+from _reference_searches.exhaustive import search
+from _reference_searches.finite_space import FiniteSpace
 from _report import Options, finish, parse_options, print_table, save_result
 from graphwright import zoo
 from graphwright.errors import InvalidStrategy
@@ -25,8 +27,6 @@ from graphwright.ir import Graph
 from graphwright.machine import Cluster, cluster
 from graphwright.partition import data_parallel, layers, make_estimate, other_plan
 from graphwright.partition.search.annealing.chains import anneal
-from graphwright.partition.search.reference.exhaustive import search
-from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.partition.space.coarsen import Coarse, coarsen
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import Mesh, Plan, Replicate, Strategy, make_plan

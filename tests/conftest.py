@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE / "property")]
+sys.path[:0] = [str(HERE), str(HERE / "property"), str(HERE.parent / "benchmarks")]
 
 torch.set_num_threads(1)  # tensors are tiny here: threads would only wait for each other
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from _reference_searches.finite_space import FiniteSpace
+from _reference_searches.lower_bounds import tabulate
 from graphwright import zoo
 from graphwright.errors import InvalidStrategy
 from graphwright.machine import cluster
 from graphwright.partition import data_parallel, make_estimate
 from graphwright.partition.search.annealing.chains import anneal
 from graphwright.partition.search.annealing.proposals import Proposals
-from graphwright.partition.search.reference.finite_space import FiniteSpace
-from graphwright.partition.search.reference.lower_bounds import tabulate
 from graphwright.partition.space.coarsen import coarsen
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import make_plan

@@ -8,11 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from _reference_searches import milp as exact
 from graphwright.errors import DoesNotFit, NothingFound
 from graphwright.partition.estimate.problem import Problem, Table
 from graphwright.partition.search.elimination.weighted import least, objective, sweep
 from graphwright.partition.search.frontier.tracking import track
-from graphwright.partition.search.reference import milp as exact
 from random_problems import SHAPES, brute_force, costs_of, covers, random_problem
 
 SEEDS = range(20)

@@ -1,7 +1,5 @@
 """Algorithms are values in one registry, which names, docs and errors follow."""
 
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
@@ -104,14 +102,3 @@ def test_a_profile_with_a_value_has_its_points():
 def test_an_unknown_name_makes_no_plan(name):
     with pytest.raises(InvalidOption, match=f"no recipe or system '{name}'; one of optcnn, tofu"):
         other_plan(name, coarse_of("mlp"), cluster("local:2"), COSTS)
-
-
-def test_planning_does_without_the_references():
-    program = (
-        "import sys, graphwright.cli, graphwright.partition; "
-        "print([m for m in sys.modules if m.startswith('graphwright.partition.search.reference')])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"

@@ -1,7 +1,5 @@
-"""Searches over the estimate or the simulator: frontier, elimination, annealing, recursion, greedy.
-
-`reference/` holds exact searches for tests and a benchmark; it is not offered here.
-"""
+"""Searches over the estimate or the simulator: frontier, elimination, annealing, recursion,
+greedy."""
 
 from graphwright.partition.search.annealing import Annealed, anneal
 from graphwright.partition.search.elimination import least

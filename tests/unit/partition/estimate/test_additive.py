@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from _reference_searches.milp import solve
 from additive import (
     COSTS,
     changed,
@@ -29,7 +30,6 @@ from graphwright.partition import (
     narrow,
     track,
 )
-from graphwright.partition.search.reference.milp import solve
 from graphwright.plans import local_bytes
 from graphwright.simulate import simulate
 from graphwright.tasks import expand

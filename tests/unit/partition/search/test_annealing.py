@@ -7,6 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from _reference_searches.exhaustive import search
+from _reference_searches.finite_space import FiniteSpace
+from _reference_searches.lower_bounds import chains, tabulate
 from graphwright import zoo
 from graphwright.errors import InvalidOption, NothingFound
 from graphwright.machine import cluster
@@ -19,9 +22,6 @@ from graphwright.partition.search.annealing.proposals import (
     beneath,
     random_axes,
 )
-from graphwright.partition.search.reference.exhaustive import search
-from graphwright.partition.search.reference.finite_space import FiniteSpace
-from graphwright.partition.search.reference.lower_bounds import chains, tabulate
 from graphwright.partition.space.coarsen import Weight, coarsen
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import Mesh, make_plan, whole_mesh

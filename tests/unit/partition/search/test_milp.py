@@ -5,9 +5,9 @@ from math import inf
 import numpy as np
 import pytest
 
+from _reference_searches.milp import solve
 from graphwright.errors import DoesNotFit, NothingFound
 from graphwright.partition.estimate.problem import Problem, Table
-from graphwright.partition.search.reference.milp import solve
 
 
 def table(time, memory) -> Table:

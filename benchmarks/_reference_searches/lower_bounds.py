@@ -26,10 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from _reference_searches.finite_space import FiniteSpace
 from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
 from graphwright.partition.search.annealing import Changes
-from graphwright.partition.search.reference.finite_space import FiniteSpace
 from graphwright.plans import Sharding, whole_mesh
 from graphwright.tasks import Expansion, GraphFacts, Movement, Placed, compiled, place_node
 

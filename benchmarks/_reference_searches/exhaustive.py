@@ -18,12 +18,12 @@ from time import perf_counter
 
 import numpy as np
 
+from _reference_searches.finite_space import FiniteSpace
+from _reference_searches.lower_bounds import Tables, tabulate
 from graphwright.errors import NothingFound
 from graphwright.ir import collection_paused
 from graphwright.partition.progress import Progress
 from graphwright.partition.search.annealing import Changes
-from graphwright.partition.search.reference.finite_space import FiniteSpace
-from graphwright.partition.search.reference.lower_bounds import Tables, tabulate
 from graphwright.plans import Plan
 from graphwright.simulate import Incremental
 from graphwright.tasks import Costs, Expansion
