@@ -316,13 +316,14 @@ def implied_bytes(priced: PricedHop, type: TensorType) -> int:
 
 
 def _implied(priced: PricedHop, before: dict[int, Box], after: dict[int, Box]) -> Iterator[int]:
-    if priced.hop.kind.name in ("all_gather", "all_to_all", "exchange"):
+    kind = priced.hop.kind
+    if not kind.reduces and kind.name != "slice":
         for device, box in after.items():
             own = before.get(device)
             yield size_of(box) - (0 if own is None else size_of(overlap(box, own)))
-    elif priced.hop.kind.name in ("all_reduce", "reduce_scatter"):
+    elif kind.reduces:
         for group in groups_along(priced.hop.source.mesh, changed_axes(priced)):
-            if priced.hop.kind.name == "all_reduce":
+            if kind.name == "all_reduce":
                 yield 2 * (len(group) - 1) * size_of(before[group[0]])
             else:
                 yield (len(group) - 1) * sum(size_of(after[d]) for d in group)

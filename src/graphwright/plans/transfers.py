@@ -11,16 +11,22 @@
                     of which all but one are zero
 
 A kind is a value without fields: what it says is the same for all transfers of the kind, so it
-stands in the class. Pricing, staging, lowering and the links of `run` read it there, or dispatch
-over the kind with `match`; mypy finds a `match` that lacks a case. Files, tables and pictures know
-a kind by its `name`.
+stands in the class. Pricing, the search between shardings, staging, measuring, lowering and the
+links of `run` read it there. Files, tables and pictures know a kind by its `name`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.plans.sharding import Partial, Placement, Replicated, Split
+
+Ints = NDArray[np.int64]
 Edges = Literal["ring", "all pairs", "messages", "none"]
 
 
@@ -45,26 +51,72 @@ class _Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class AllGather(_Kind):
+class _GroupKind(_Kind, ABC):
+    """What goes on in groups along axes of a mesh, where `before` becomes `after`.
+
+    The formulas take the bytes that the places of groups, [group, place], have before, have after,
+    and lack: those of `after` that they do not have.
+    """
+
+    before: ClassVar[Placement]
+    after: ClassVar[Placement]
+
+    @abstractmethod
+    def on_edges(self, had: Ints, part: Ints, missing: Ints) -> Ints:
+        """The bytes on each edge of the groups."""
+
+    @abstractmethod
+    def received(self, had: Ints, part: Ints, missing: Ints) -> int:
+        """The bytes that all devices of the groups receive together."""
+
+    def size(self, had: Ints, part: Ints) -> Ints:
+        """The bytes by which a measurement names it: of the tensor that a group gathers or reduces,
+        or of what a device has before it exchanges it.
+        """
+        return had
+
+
+@dataclass(frozen=True, slots=True)
+class AllGather(_GroupKind):
     """Each device gets the parts of all others in its group."""
 
     name = "all_gather"
     colour = "#7b5ea7"
     edges = "ring"
+    before, after = Split(0), Replicated()
+
+    def on_edges(self, had: Ints, part: Ints, missing: Ints) -> Ints:
+        """What a device lacks, less what its successor has already."""
+        return (part - np.roll(had, -1, axis=1)).ravel()
+
+    def received(self, had: Ints, part: Ints, missing: Ints) -> int:
+        return int((part - had).sum())
+
+    def size(self, had: Ints, part: Ints) -> Ints:
+        return part
 
 
 @dataclass(frozen=True, slots=True)
-class ReduceScatter(_Kind):
+class ReduceScatter(_GroupKind):
     """Terms are put together, and each device of a group gets its part of the result."""
 
     name = "reduce_scatter"
     colour = "#e29ac0"
     edges = "ring"
     reduces = True
+    before, after = Partial(), Split(0)
+
+    def on_edges(self, had: Ints, part: Ints, missing: Ints) -> Ints:
+        """The terms of all parts but its own."""
+        return (had - part).ravel()
+
+    def received(self, had: Ints, part: Ints, missing: Ints) -> int:
+        n: int = part.shape[1]
+        return int(part.sum()) * (n - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class AllReduce(_Kind):
+class AllReduce(_GroupKind):
     """Terms are put together, and each device of a group gets the whole: a reduce-scatter, then an
     all-gather.
     """
@@ -75,15 +127,35 @@ class AllReduce(_Kind):
     phases = 2
     reduces = True
     in_place = True
+    before, after = Partial(), Replicated()
+
+    def on_edges(self, had: Ints, part: Ints, missing: Ints) -> Ints:
+        """2 (n-1)/n of what it has, in a group of n: as much in both phases."""
+        n: int = had.shape[1]
+        return np.ravel(2 * (n - 1) * had // n)
+
+    def received(self, had: Ints, part: Ints, missing: Ints) -> int:
+        n: int = had.shape[1]
+        return 2 * (n - 1) * int(had[:, 0].sum())
 
 
 @dataclass(frozen=True, slots=True)
-class AllToAll(_Kind):
+class AllToAll(_GroupKind):
     """Each device of a group sends each other a part of its part."""
 
     name = "all_to_all"
     colour = "#2a9d8f"
     edges = "all pairs"
+    before, after = Split(0), Split(1)
+
+    def on_edges(self, had: Ints, part: Ints, missing: Ints) -> Ints:
+        """What devices lack, evenly over all pairs."""
+        count = missing.size * (missing.shape[1] - 1)  # a group of one has no edges
+        each = -(-int(missing.sum()) // max(1, count))
+        return np.full(count, each, dtype=np.int64)
+
+    def received(self, had: Ints, part: Ints, missing: Ints) -> int:
+        return int(missing.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,24 @@ import torch
 from scipy.optimize import isotonic_regression
 
 from graphwright.ir import TensorType
-from graphwright.lower import group_of
+from graphwright.lower import group_of, lower_hop
 from graphwright.machine import Cluster, Store, from_toml, to_toml
-from graphwright.plans import Box, Collective, Exchange, transfers, whole_mesh
+from graphwright.plans import (
+    Box,
+    Exchange,
+    Mesh,
+    Sharding,
+    Split,
+    as_box,
+    boxes,
+    transfers,
+    whole_mesh,
+)
 from graphwright.run.links import name_machine
 from graphwright.run.processes import World, gather_results, launch, world
 from graphwright.run.program import Pending, Transport, keep_freed_memory
 from graphwright.simulate import record_collectives
-from graphwright.tasks import groups_of, rings
+from graphwright.tasks import Hop, groups_of, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
 SMALL, AT_ONCE = 2**20, 4
@@ -111,7 +121,7 @@ def _time(
     import torch.distributed as dist
 
     group = group_of(whole_mesh(cluster), axes, here.rank)
-    runs = [_prepare(kind, dim, group, here, links, size) for dim in (0, 1)]
+    runs = [_prepare(kind, dim, group, cluster, here, links, size) for dim in (0, 1)]
     count = AT_ONCE if size <= SMALL else 1
     times: list[list[float]] = [[], []]
     for _ in range(repeats + 1):
@@ -176,59 +186,39 @@ def store_times(cluster: Cluster, times: Sequence[LinkTime], store: Store) -> No
 
 
 def _prepare(
-    kind: Kind, dim: int, group: tuple[int, ...], here: World, links: Transport, nbytes: int
+    kind: Kind,
+    dim: int,
+    group: tuple[int, ...],
+    cluster: Cluster,
+    here: World,
+    links: Transport,
+    nbytes: int,
 ) -> Callable[[], Pending | None]:
     """What a rank begins in one measurement.
 
     A size is that of the tensor that a group gathers or reduces, of what a device has before an
     exchange, or of a message.
     """
-    count, own = len(group), group.index(here.rank)
-    elements = nbytes // 4 * (count if isinstance(kind, transfers.AllToAll) else 1)
+    count = len(group)
+    if isinstance(kind, transfers.Send):
+        side = max(count, isqrt(nbytes // 4) // count * count)
+        return _send((side, side), group, group.index(here.rank), here, links)
+    ends = [Split(e.dim ^ dim) if isinstance(e, Split) else e for e in (kind.before, kind.after)]
+    between_parts = all(isinstance(end, Split) for end in ends)
+    elements = nbytes // 4 * (count if between_parts else 1)
     side = max(count, isqrt(elements) // count * count)
-    whole, part = (side, side), side // count
-    local = (part, side) if dim == 0 else (side, part)
-    match kind:
-        case transfers.AllReduce():
-            values = cycle([torch.ones(whole, device=here.device) for _ in range(AT_ONCE)])
-            what = Collective(kind=kind, tensor="", group=group, value=0, output=1, free=True)
-            return lambda: links.collect(what, next(values))
-        case transfers.AllGather() | transfers.ReduceScatter():
-            value = torch.ones(whole if kind.reduces else local, device=here.device)
-            what = Collective(
-                kind=kind, tensor="", group=group, value=0, output=1, dim=dim, sizes=(part,) * count
-            )
-            return lambda: links.collect(what, value)
-        case transfers.AllToAll():
-            return _swap(dim, side, group, here, links)
-        case transfers.Send():
-            return _send(whole, group, own, here, links)
-
-
-def _swap(
-    dim: int, side: int, group: tuple[int, ...], here: World, links: Transport
-) -> Callable[[], Pending | None]:
-    """Of its rows each device gives the others their columns, or the other way round."""
-    count, own = len(group), group.index(here.rank)
-    part = side // count
-    local, swapped = ((part, side), (side, part)) if dim == 0 else ((side, part), (part, side))
-    value = torch.ones(local, device=here.device)
-    given: list[Box] = [_region(local, 1 - dim, n * part, part) for n in range(count)]
-    taken: list[Box] = [_region(swapped, dim, n * part, part) for n in range(count)]
-    others = [n for n in range(count) if n != own]
-    exchange = Exchange(
-        tensor="", tag=0, value=0, output=1, type=TensorType(swapped, "float32"),
-        sends=tuple((group[n], given[n]) for n in others),
-        receives=tuple((group[n], taken[n]) for n in others),
-        own=((given[own], taken[own]),),
-    )  # fmt: skip
-    return lambda: links.exchange(exchange, value)
-
-
-def _region(shape: tuple[int, int], dim: int, start: int, size: int) -> Box:
-    """A range of one dim of a matrix, and all of the other."""
-    wanted = (start, start + size)
-    return (wanted, (0, shape[1])) if dim == 0 else ((0, shape[0]), wanted)
+    source, target = (Sharding(Mesh(group, (count,)), (end,)) for end in ends)
+    hop, type = Hop(kind, source, target), TensorType((side, side), "float32")
+    what = lower_hop(hop, "", type, cluster, here.rank, 0, 1, 0)
+    held = as_box(boxes(source, type.shape)[group.index(here.rank)])
+    shape = tuple(stop - start for start, stop in held)
+    if isinstance(what, Exchange):
+        value = torch.ones(shape, device=here.device)
+        return lambda: links.exchange(what, value)
+    collective = replace(what, free=kind.in_place)
+    values = [torch.ones(shape, device=here.device) for _ in range(AT_ONCE if kind.in_place else 1)]
+    turns = cycle(values)
+    return lambda: links.collect(collective, next(turns))
 
 
 def _send(

@@ -27,20 +27,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphwright.plans import transfers
 from graphwright.tasks.compiled import compiled
 from graphwright.tasks.resharding.states import (
     ALL,
     BITS,
     ELSEWHERE,
     FEW,
-    GATHER,
     MOST_STATES,
     PARTIAL,
-    REDUCE,
     REPLICATED,
-    SCATTER,
     SMALL,
-    SWAP,
     Axes,
     Codes,
     Rates,
@@ -60,6 +57,15 @@ from graphwright.tasks.resharding.states import (
 )
 
 ENDED, PRICE, FETCH = range(3)
+
+HOPS: tuple[transfers.HopKind | transfers.Send, ...] = (*transfers.TRANSFERS, transfers.Slice())
+"""Kinds by their numbers in a search."""
+GATHER = HOPS.index(transfers.AllGather())
+SCATTER = HOPS.index(transfers.ReduceScatter())
+REDUCE = HOPS.index(transfers.AllReduce())
+SWAP = HOPS.index(transfers.AllToAll())
+EXCHANGE = HOPS.index(transfers.Exchange())
+SLICE = HOPS.index(transfers.Slice())
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -93,9 +99,9 @@ def begin(
     s.best, s.moved = np.inf, 0.0
     if not s.leaves:
         plain(s, rates, start)
-    reach(s, start, -1, -1, 0.0, 0.0)
+    reach(s, SLICE, start, -1, -1, 0.0, 0.0)
     if s.usable and not s.summed and not s.leaves:
-        reach(s, start, 0, -1, 0.0, 0.0)
+        reach(s, EXCHANGE, start, 0, -1, 0.0, 0.0)
 
 
 @compiled
@@ -179,8 +185,8 @@ def nearest(s: Record) -> int:
 
 
 @compiled
-def reach(s: Record, raw: int, exit: int, came: int, spent: float, moved: float) -> None:
-    """Note that a state, or a fetch from it, can be reached so."""
+def reach(s: Record, kind: int, raw: int, exit: int, came: int, spent: float, moved: float) -> None:
+    """Note that a state, or a fetch from it, can be reached so, by a kind of transfer."""
     if not spent < s.best:
         return
     key = settled(s, raw) if s.settles and exit < 0 else raw
@@ -189,13 +195,14 @@ def reach(s: Record, raw: int, exit: int, came: int, spent: float, moved: float)
         if state.key == key and state.exit == exit:
             if spent < state.spent:
                 state.least += spent - state.spent
-                state.raw, state.came, state.done = raw, came, 0
+                state.raw, state.kind, state.came, state.done = raw, kind, came, 0
                 state.spent, state.moved = spent, moved
             return
     least = spent + remaining(s, key, exit)
     if least < s.best and s.num_states < MOST_STATES:
         state = s.states[s.num_states]
-        state.key, state.exit, state.raw, state.came, state.done = key, exit, raw, came, 0
+        state.key, state.exit, state.raw, state.kind = key, exit, raw, kind
+        state.came, state.done = came, 0
         state.spent, state.least, state.moved = spent, least, moved
         s.num_states += 1
 
@@ -255,7 +262,7 @@ def sum_over(s: Record, rates: Rates, at: int, lead: int, span: int, group: int,
     state = s.states[at]
     spent = state.spent + price(s, rates, REDUCE, span, s.held)
     moved = state.moved + s.devices * s.average * 2.0 * (group - 1) / group
-    reach(s, filled(state.key, bits, REPLICATED), -1, at, spent, moved)
+    reach(s, REDUCE, filled(state.key, bits, REPLICATED), -1, at, spent, moved)
     longest, second = -1, -1
     for d in range(s.rank):
         if opens(s, lead, group, d):
@@ -271,7 +278,7 @@ def sum_over(s: Record, rates: Rates, at: int, lead: int, span: int, group: int,
             passed = (s.held - part) * group / max(1, group - 1)
             spent = state.spent + price(s, rates, SCATTER, span, passed)
             moved = state.moved + s.devices * s.average * (group - 1) / group
-            reach(s, filled(state.key, bits, d), -1, at, spent, moved)
+            reach(s, SCATTER, filled(state.key, bits, d), -1, at, spent, moved)
 
 
 @compiled
@@ -307,7 +314,7 @@ def gather(s: Record, rates: Rates, at: int, cut: int) -> None:
         passed = (whole - s.held / dim.largest * dim.least) * group / max(1, group - 1)
         spent = state.spent + price(s, rates, GATHER, span, passed)
         moved = state.moved + s.devices * s.average * (group - 1)
-        reach(s, filled(state.key, bits, REPLICATED), -1, at, spent, moved)
+        reach(s, GATHER, filled(state.key, bits, REPLICATED), -1, at, spent, moved)
 
 
 @compiled
@@ -319,7 +326,7 @@ def slices(s: Record, at: int) -> None:
         if b.now == REPLICATED:
             terms = b.target <= PARTIAL
             if terms or (b.wanted >= 0 and opens(s, i, b.ways, b.wanted)):
-                reach(s, placed(state.key, i, b.wanted), -1, at, state.spent, state.moved)
+                reach(s, SLICE, placed(state.key, i, b.wanted), -1, at, state.spent, state.moved)
 
 
 @compiled
@@ -338,7 +345,7 @@ def swaps(s: Record, rates: Rates, at: int) -> None:
             if wanted or d == detour:
                 spent = state.spent + price(s, rates, SWAP, b.span, s.average)
                 moved = state.moved + s.devices * s.average * (b.ways - 1) / b.ways
-                reach(s, placed(state.key, i, d), -1, at, spent, moved)
+                reach(s, SWAP, placed(state.key, i, d), -1, at, spent, moved)
 
 
 @compiled
@@ -363,7 +370,7 @@ def fetches(s: Record, at: int) -> None:
         arrives = arrives and b.wanted == (s.dims[b.now].dim if b.now >= 0 else b.now)
     if summed or arrives or s.leaves:
         for exit in range(s.usable):
-            reach(s, state.key, exit, at, state.spent, state.moved)
+            reach(s, EXCHANGE, state.key, exit, at, state.spent, state.moved)
 
 
 @compiled

@@ -1,13 +1,8 @@
 """What a hop between two shardings takes, and the transfers that it consists of: the exact price,
 asked of the cost model.
 
-A collective runs in groups along the axes that it changes. On each edge of a ring, or between the
-two of each pair, go
-
-    all_gather       whole - had            what a device lacks, less what its successor has already
-    reduce_scatter   had - part             the terms of all parts but its own
-    all_reduce       2 (n-1)/n had          both, for a group of n
-    all_to_all       missing / (n-1)        what a device lacks, evenly from all others
+A collective runs in groups along the axes that it changes; its kind (`plans.transfers`) says how
+many bytes go over each edge of a ring, or between the two of each pair.
 
 An exchange is messages (`fetching`): up to a few for each device, each port carries them one after
 another; more are one transfer.
@@ -18,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import assert_never
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -64,44 +58,16 @@ class _Collective:
 
     @property
     def sizes(self) -> Ints:
-        """The bytes by which a measurement would name it: of the tensor that a group gathers,
-        reduces or exchanges.
-        """
-        return self.part if isinstance(self.kind, transfers.AllGather) else self.had
+        """The bytes by which a measurement would name it, at each place."""
+        return self.kind.size(self.had, self.part)
 
     def on_edges(self, members: Ints) -> Ints:
-        """The bytes on each edge of groups of places, [group, place]: the formulas of the module."""
-        n: int = members.shape[1]
-        had, part = self.had[members], self.part[members]
-        match self.kind:
-            case transfers.AllGather():
-                return (part - np.roll(had, -1, axis=1)).ravel()
-            case transfers.ReduceScatter():
-                return (had - part).ravel()
-            case transfers.AllReduce():
-                return (2 * (n - 1) * had // n).ravel()
-            case transfers.AllToAll():
-                count = members.size * (n - 1)  # a group of one has no edges
-                each = -(-int(self.missing[members].sum()) // max(1, count))
-                return np.full(count, each, dtype=np.int64)
-            case _:
-                assert_never(self.kind)
+        """The bytes on each edge of groups of places, [group, place]."""
+        return self.kind.on_edges(self.had[members], self.part[members], self.missing[members])
 
     def received(self, members: Ints) -> int:
         """The bytes that all devices of groups receive together."""
-        n: int = members.shape[1]
-        had, part = self.had[members], self.part[members]
-        match self.kind:
-            case transfers.AllGather():
-                return int((part - had).sum())
-            case transfers.ReduceScatter():
-                return int(part.sum()) * (n - 1)
-            case transfers.AllReduce():
-                return 2 * (n - 1) * int(had[:, 0].sum())
-            case transfers.AllToAll():
-                return int(self.missing[members].sum())
-            case _:
-                assert_never(self.kind)
+        return self.kind.received(self.had[members], self.part[members], self.missing[members])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

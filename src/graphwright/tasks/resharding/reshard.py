@@ -41,7 +41,7 @@ from graphwright.plans import (
 )
 from graphwright.tasks.costs import Costs, Pooled, formulas_of
 from graphwright.tasks.resharding.hops import Hop, PricedHop
-from graphwright.tasks.resharding.paths import ENDED, FETCH, advance, arrive, begin
+from graphwright.tasks.resharding.paths import ENDED, FETCH, HOPS, advance, arrive, begin
 from graphwright.tasks.resharding.pricing import Pricer
 from graphwright.tasks.resharding.staging import Order
 from graphwright.tasks.resharding.states import (
@@ -318,13 +318,15 @@ class _Problem:
             last = int(search["states"][last]["came"])
         path = _Path(self.source)
         for state in reversed(states):
-            path.go(self._decode(search, int(state["raw"])))
+            kind = HOPS[int(state["kind"])]
+            assert isinstance(kind, transfers.HopKind)
             if state["exit"] >= 0:
-                path.hop(transfers.Exchange(), self.exits[int(state["exit"])])
+                path.hop(kind, self.exits[int(state["exit"])])
                 return tuple(path.hops)
-            path.go(self._decode(search, int(state["key"])))
+            path.hop(kind, self._decode(search, int(state["raw"])))
+            path.hop(transfers.Slice(), self._decode(search, int(state["key"])))
         assert self.target is not None
-        path.go(self.target)
+        path.hop(transfers.Slice(), self.target)
         return tuple(path.hops)
 
     def _encode(self, sharding: Sharding) -> Codes:
@@ -373,31 +375,14 @@ class _Path:
     def __init__(self, source: Sharding) -> None:
         self.now, self.hops = source, list[Hop]()
 
-    def go(self, target: Sharding) -> None:
-        """On the mesh, by what the placements say; nowhere if it is there."""
-        if target == self.now:
-            return
-        pairs = zip(self.now.placements, target.placements, strict=True)
-        before, after = next(((p, q) for p, q in pairs if p != q), (Replicated(), Replicated()))
-        kind: transfers.HopKind
-        match before, after:
-            case (Replicated(), _):
-                kind = transfers.Slice()
-            case (Partial(), Split()):
-                kind = transfers.ReduceScatter()
-            case (Partial(), _):
-                kind = transfers.AllReduce()
-            case (Split(), Split()):
-                kind = transfers.AllToAll()
-            case _:
-                kind = transfers.AllGather()
-        self.hop(kind, target)
-
     def hop(self, kind: transfers.HopKind, target: Sharding) -> None:
-        hop = Hop(kind, self.now, target)
-        if self.hops and kind == self.hops[-1].kind == transfers.Slice():
-            hop = Hop(kind, self.hops.pop().source, target)
-        self.hops.append(hop)
+        """Go on to a sharding; nowhere if it is there by a slice."""
+        if kind == transfers.Slice():
+            if target == self.now:
+                return
+            if self.hops and self.hops[-1].kind == kind:
+                self.now = self.hops.pop().source
+        self.hops.append(Hop(kind, self.now, target))
         self.now = target
 
 

@@ -43,8 +43,6 @@ are looked at too.
 SMALL = 256
 """On more devices, what fetching takes is asked from fewer states."""
 
-GATHER, SCATTER, REDUCE, SWAP = range(4)
-
 BUNDLE = np.dtype(
     [(name, np.int64) for name in ("span", "ways", "level", "source", "target", "wanted", "now")]
     + [(name, np.float64) for name in ("rate", "wait", "members")]
@@ -61,11 +59,11 @@ the least, whether they were given.
 Behind the dims, given pieces: of which `dim` they are, and their sizes.
 """
 STATE = np.dtype(
-    [(name, np.int64) for name in ("key", "exit", "raw", "came", "done")]
+    [(name, np.int64) for name in ("key", "exit", "raw", "kind", "came", "done")]
     + [(name, np.float64) for name in ("spent", "least", "moved")]
 )
-"""A state, or (`exit` >= 0) a fetch from it; `raw`: before free slices; the state that it came
-from, or -1; whether it was looked at.
+"""A state, or (`exit` >= 0) a fetch from it; `raw`: before free slices; the `kind` of transfer that
+leads to it, and the state that it came from, or -1; whether it was looked at.
 
 Seconds so far, no more than those of a path through it, bytes so far.
 """

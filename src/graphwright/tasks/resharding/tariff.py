@@ -23,8 +23,6 @@ from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import (
     Mesh,
-    Partial,
-    Placement,
     Replicated,
     Sharding,
     Split,
@@ -39,13 +37,6 @@ from graphwright.tasks.resharding.states import Axes, Rates
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_ENDS: tuple[tuple[transfers.GroupKind, Placement, Placement], ...] = (
-    (transfers.AllGather(), Split(0), Replicated()),
-    (transfers.ReduceScatter(), Partial(), Split(0)),
-    (transfers.AllReduce(), Partial(), Replicated()),
-    (transfers.AllToAll(), Split(0), Split(1)),
-)
-"""By their numbers in `states`: GATHER, SCATTER, REDUCE, SWAP."""
 _SIZES = 41
 """Prices that are no straight line are asked for at 2^0 to 2^40 bytes."""
 _PROBES = (2**8, 2**16, 2**24)
@@ -58,7 +49,7 @@ class Tariff:
     """Prices of collectives on one mesh, by one cost model, which is not kept here: it may come to
     an end.
 
-    `rates.points` by kind and group are seconds at 2^i bytes; or, after a -1, latency and seconds
+    `rates.points` by kind (its place in TRANSFERS) and group are seconds at 2^i bytes; or, after a -1, latency and seconds
     per byte; NaN as long as nobody has asked. `rates.group_of` is for every set of axes, as bits,
     the number of its group.
     """
@@ -82,7 +73,7 @@ class Tariff:
                 spans, axis=0, return_index=True, return_inverse=True
             )
             group_of = numbers.reshape(-1).astype(np.int32)
-        points = np.full((len(_ENDS), len(self.first), _SIZES), np.nan)
+        points = np.full((len(transfers.TRANSFERS), len(self.first), _SIZES), np.nan)
         self.rates = Rates(group_of=group_of, points=points)
 
     def ask(self, costs: Costs, number: int, span: int) -> None:
@@ -100,19 +91,20 @@ class Tariff:
             points[:] = [self._seconds(costs, number, axes, 2**i) for i in range(_SIZES)]
 
     def _seconds(self, costs: Costs, number: int, axes: tuple[int, ...], size: int) -> float:
-        """Seconds for a tensor of `size` bytes; of an all-to-all, that is what each device has."""
-        kind, before, after = _ENDS[number]
+        """Seconds for a tensor of `size` bytes; between parts, that is what each device has."""
+        kind = transfers.TRANSFERS[number]
+        assert isinstance(kind, transfers.GroupKind)
         ways = prod(self.mesh.shape[a] for a in axes)
-        shape = (ways, size) if isinstance(kind, transfers.AllToAll) else (size,)
-        hop = Hop(kind, self._placed(axes, before), self._placed(axes, after))
-        return Pricer(self.cluster, costs, TensorType(shape, "uint8")).price(hop).seconds
-
-    def _placed(self, axes: tuple[int, ...], placement: Placement) -> Sharding:
-        whole = Replicated()
-        return Sharding(
-            self.mesh,
-            tuple(placement if a in axes else whole for a in range(len(self.mesh.shape))),
+        both = isinstance(kind.before, Split) and isinstance(kind.after, Split)
+        source, target = (
+            Sharding(
+                self.mesh,
+                tuple(end if a in axes else Replicated() for a in range(len(self.mesh.shape))),
+            )
+            for end in (kind.before, kind.after)
         )
+        type = TensorType((ways, size) if both else (size,), "uint8")
+        return Pricer(self.cluster, costs, type).price(Hop(kind, source, target)).seconds
 
 
 _TARIFFS: WeakKeyDictionary[Costs, dict[tuple[Cluster, Mesh], Tariff]] = WeakKeyDictionary()
