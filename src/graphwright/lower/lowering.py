@@ -12,7 +12,7 @@ step (`order`), the same for all ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, singledispatchmethod
 from hashlib import blake2b
 
 import numpy as np
@@ -46,6 +46,7 @@ from graphwright.plans import (
 )
 from graphwright.simulate import CostModel, memory, schedule
 from graphwright.tasks import (
+    Block,
     Computation,
     Copy,
     Costs,
@@ -123,7 +124,7 @@ class Lowered:
     def program(self, rank: int) -> Program:
         """What one rank does."""
         with collection_paused():
-            return _Lowering(self, rank).run()
+            return Lowering(self, rank).run()
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -161,8 +162,8 @@ class Lowered:
         return digest.hexdigest()
 
 
-class _Lowering:
-    """One rank's walk through all actions."""
+class Lowering:
+    """One rank's walk through all actions; `act` has a case for each kind of block."""
 
     def __init__(self, lowered: Lowered, rank: int) -> None:
         self.lowered, self.rank, self.x = lowered, rank, lowered.expansion
@@ -179,22 +180,22 @@ class _Lowering:
     def run(self) -> Program:
         for name in self.graph.inputs:
             home = self.x.source(name)
-            if self._is_in(home):
-                value = self._new_value()
+            if self.is_in(home):
+                value = self.new_value()
                 self.copies[Copy(name, home, 0)] = self.inputs[name] = value
                 self.homes[name] = self._box(name, home)
         for number, action in enumerate(self.lowered.actions):
-            self._act(action, number)
+            self.act(action.block, action, number)
         updates = {
-            old: self._value(Copy(new, self.x.source(old), 0))
+            old: self.value(Copy(new, self.x.source(old), 0))
             for old, new in self.graph.updates.items()
-            if self._is_in(self.x.source(old))
+            if self.is_in(self.x.source(old))
         }
         shardings = self.lowered.shardings
         results = {
-            name: self._value(Copy(name, shardings[name], 0))
+            name: self.value(Copy(name, shardings[name], 0))
             for name in sorted(self.facts.results)
-            if self._is_in(shardings[name])
+            if self.is_in(shardings[name])
         }
         return Program(
             rank=self.rank,
@@ -208,27 +209,31 @@ class _Lowering:
             digest=self.lowered.digest,
         )
 
-    def _act(self, action: Action, number: int) -> None:
-        match action.block:
-            case Computation() as block:
-                if self.rank in block.placed.mesh.devices:
-                    self._wait(number)
-                    self._compute(block)
-            case Move():
-                self._wait(number)
-                start = len(self.instructions)
-                for each in (*action.before, action):
-                    assert isinstance(each.block, Move)
-                    self._hop(each.block, each.stage, number)
-                if action.before:
-                    self._go_together(start)
-            case block:
-                raise TypeError(f"no instructions are known for {block}")
+    @singledispatchmethod
+    def act(self, block: Block, action: Action, number: int) -> None:
+        """Emit what this rank does in an action: a case for each kind of block."""
+        raise TypeError(f"no instructions are known for {block}")
 
-    def _wait(self, number: int) -> None:
+    @act.register
+    def _(self, block: Computation, action: Action, number: int) -> None:
+        if self.rank in block.placed.mesh.devices:
+            self.wait(number)
+            self._compute(block)
+
+    @act.register
+    def _(self, block: Move, action: Action, number: int) -> None:
+        self.wait(number)
+        start = len(self.instructions)
+        for each in (*action.before, action):
+            assert isinstance(each.block, Move)
+            self._hop(each.block, each.stage, number)
+        if action.before:
+            self._go_together(start)
+
+    def wait(self, number: int) -> None:
         """Wait for what should have ended when an action begins."""
         for late in self.under_way.overdue(self.lowered.begins[number]):
-            self._emit(Wait(begun=late))
+            self.emit(Wait(begun=late))
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -245,10 +250,10 @@ class _Lowering:
     def _call(self, i: int, values: list[int | None]) -> tuple[int, ...]:
         """Emit a node's call on this rank's part."""
         node, placed = self.graph.nodes[i], self.x.placed[i]
-        outputs = tuple(self._new_value() for _ in node.outputs)
+        outputs = tuple(self.new_value() for _ in node.outputs)
         types = self.facts.types[i]
         if node.op == CONSTANT_OP:
-            self._emit(
+            self.emit(
                 Constant(
                     node=node.name,
                     value=node.attrs["value"],
@@ -282,7 +287,7 @@ class _Lowering:
         )  # fmt: skip
         call = tiling.classes[tiling.class_of[part]]
         made = call.types.outputs[0]
-        self._emit(
+        self.emit(
             Call(
                 node=node.name,
                 op=node.op,
@@ -303,7 +308,7 @@ class _Lowering:
     def _show(self, name: str, copy: Copy) -> int:
         """The value of a tensor; of a view perhaps made anew from a copy of what it shows."""
         if copy.tensor == name:
-            return self._value(copy)
+            return self.value(copy)
         value = self.shown.get((name, copy))
         if value is None:
             view, output = self.facts.producer[name]
@@ -317,16 +322,16 @@ class _Lowering:
 
     def _hop(self, move: Move, k: int, number: int) -> None:
         hop = move.movement.hops[k]
-        gives, gets = self._is_in(hop.source), self._is_in(hop.target)
+        gives, gets = self.is_in(hop.source), self.is_in(hop.target)
         if not gives and not gets:
             return
         value = self._on_way(move, k) if gives else None
-        output = self._new_value() if gets else None
+        output = self.new_value() if gets else None
         type = self.graph.tensors[move.tensor].type
         on = self.lowered.plan.cluster
         order = self.facts.order.get(move.tensor)
         what = lower_hop(hop, move.tensor, type, on, self.rank, value, output, number)
-        self._emit(laid_out(what, order))
+        self.emit(laid_out(what, order))
         if not hop.kind.in_place:
             ends = self.lowered.ends[number]
             self.under_way.begin(
@@ -345,7 +350,7 @@ class _Lowering:
     def _on_way(self, move: Move, k: int) -> int:
         """The value before hop k of a move; after the last one for k beyond."""
         if k == 0:
-            return self._value(move.source)
+            return self.value(move.source)
         copy, hop = move.name, move.movement.hops[k - 1]
         value = self.hops.get((copy, k - 1))
         if value is None:
@@ -359,15 +364,16 @@ class _Lowering:
         Who has nothing of the tensor needs nothing of it either.
         """
         hop, type = move.movement.hops[k], self.graph.tensors[move.tensor].type
-        if self._is_in(hop.source):
-            value, result = self._on_way(move, k), self._new_value()
-            self._emit(lower_slice(hop, type, self.rank, value, result))
+        if self.is_in(hop.source):
+            value, result = self._on_way(move, k), self.new_value()
+            self.emit(lower_slice(hop, type, self.rank, value, result))
         else:
-            result, on = self._new_value(), self.lowered.plan.cluster
-            self._emit(lower_hop(hop, move.tensor, type, on, self.rank, None, result, tag=0))
+            result, on = self.new_value(), self.lowered.plan.cluster
+            self.emit(lower_hop(hop, move.tensor, type, on, self.rank, None, result, tag=0))
         return result
 
-    def _value(self, copy: Copy) -> int:
+    def value(self, copy: Copy) -> int:
+        """The value that this rank has of a copy."""
         value = self.copies.get(copy)
         if value is None:
             move = self.lowered.blocks.maker(copy)
@@ -382,7 +388,8 @@ class _Lowering:
         assert needed is not None
         return needed
 
-    def _is_in(self, sharding: Sharding) -> bool:
+    def is_in(self, sharding: Sharding) -> bool:
+        """Whether this rank has a part under a sharding."""
         return self.rank in sharding.mesh.devices
 
     def _box(self, name: str, sharding: Sharding) -> Box:
@@ -404,11 +411,13 @@ class _Lowering:
         devices = sharding.mesh.devices
         return int(numbers[devices.index(self.rank)]) if self.rank in devices else 0
 
-    def _emit(self, instruction: Instruction) -> None:
+    def emit(self, instruction: Instruction) -> None:
+        """Write an instruction behind the others."""
         self.instructions.append(instruction)
         for value in values_read(instruction):
             self.under_way.read(value)
 
-    def _new_value(self) -> int:
+    def new_value(self) -> int:
+        """The number of a value that an instruction is about to make."""
         self.num_values += 1
         return self.num_values - 1

@@ -19,7 +19,7 @@ A place is that of a device in the mesh of a copy's sharding. To add a kind:
    finds all of the kind that a tensor has. Assembling, scheduling, memory, the incremental
    simulation and the order of programs follow.
 2. Name that function in `KINDS` of `graph.py`.
-3. Say in `lower/lowering.py` which instructions a rank runs for it.
+3. Say in a case of `Lowering.act` (`lower/lowering.py`) which instructions a rank runs for it.
 """
 
 from __future__ import annotations

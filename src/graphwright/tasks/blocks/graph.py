@@ -63,12 +63,6 @@ class Blocks:
     def __getitem__(self, name: BlockName) -> Block:
         return self.node(name) if isinstance(name, int) else self._of(name.tensor)[name]
 
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """What blocks may occupy; computing and moving leave the links to the host alone."""
-        names = self.x.cluster.resources
-        return names[: self.x.cluster.first_host_link] if (find_moves,) == KINDS else names
-
     def node(self, i: int) -> Computation:
         """The block of a node."""
         return self.nodes[i] if self.base is None or i in self.nodes else self.base.nodes[i]

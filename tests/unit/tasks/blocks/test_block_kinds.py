@@ -1,18 +1,34 @@
-"""A new kind of block, from its dataclass and one line in KINDS to a schedule, a change and an order."""
+"""A new kind of block, from its dataclass, one line in KINDS and one case of lowering to a schedule,
+a change, an order and programs that run.
+"""
 
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pytest
+import torch
 
+from graphwright.lower import lower
+from graphwright.lower.lowering import Lowering
 from graphwright.lower.order import find_waits
 from graphwright.machine import PICOSECONDS, cluster
-from graphwright.plans import KINDS, Mesh, Strategy, device_array, local_bytes, make_plan
+from graphwright.plans import (
+    KINDS,
+    Call,
+    Mesh,
+    Operand,
+    Strategy,
+    device_array,
+    local_bytes,
+    make_plan,
+)
+from graphwright.run.program import build_module, run_module
 from graphwright.simulate import CostModel, Incremental, memory, schedule
 from graphwright.tasks import Copy, Expansion, GraphFacts, Tasks, assemble, assemble_blocks, blocks
 from graphwright.tasks.blocks import block, find_moves, graph  # fmt: skip
 from graphwright.tasks.blocks import memory as block_memory
+from programs import check_programs
 from random_plans import chain, zoo_graph
 
 ON_HOST = 2  # a turn: the copy lies in the memory of the host
@@ -58,6 +74,18 @@ def find_host_copies(x, tensor):
     source = x.source(tensor)
     tasks = copy_tasks(x.cluster, source, x.facts.graph.tensors[tensor].type)
     return [HostCopy(source=Copy(tensor, source, 0), node=made[0], tasks=tasks)]
+
+
+@Lowering.act.register
+def _(self, block: HostCopy, action, number):
+    if self.is_in(block.source.sharding):
+        self.wait(number)
+        value, copied = self.value(block.source), self.new_value()
+        self.copies[block.name] = copied
+        given = (Operand(value=value),)
+        self.emit(
+            Call(node=block.label, op="aten.clone", attrs={}, inputs=given, outputs=(copied,))
+        )
 
 
 @cache
@@ -130,3 +158,25 @@ def test_it_has_its_place_in_the_order():
     assert sum(isinstance(b, HostCopy) for b in order) == 3
     place = {b.name: at for at, b in enumerate(order)}
     assert all(place[b.name] > place[b.node] for b in order if isinstance(b, HostCopy))
+
+
+def test_programs_have_its_instructions():
+    made = zoo_graph("mlp")
+    programs = check_programs(lower(made, make_plan(made, FOUR, {})))
+    for program in programs:
+        makers = {v: i for i in program.instructions for v in getattr(i, "outputs", ())}
+        copies = [i for i in program.instructions if getattr(i, "op", "") == "aten.clone"]
+        assert copies
+        for copy in copies:
+            maker = makers[copy.inputs[0].value]
+            assert program.instructions.index(maker) < program.instructions.index(copy)
+            assert copy.node == f"%{maker.node} to the host"
+
+
+def test_its_programs_run():
+    made = chain(3, size=8)
+    program = lower(made, make_plan(made, FOUR, {})).program(0)
+    x, w = torch.randn(2, 8, 8)
+    _, results = run_module(build_module(program, None, torch.device("cpu")), {"x": x, "w": w}, 0)
+    torch.testing.assert_close(results[made.outputs[0]], x @ w @ w @ w)
+    assert [i.op for i in program.instructions if isinstance(i, Call)].count("aten.clone") == 3
