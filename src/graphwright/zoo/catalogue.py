@@ -45,9 +45,10 @@ _RECIPES = (
     tensoropt.transformer(),
 )
 
-FIXED: dict[str, Recipe] = {recipe.entry.name: recipe for recipe in _RECIPES}
+FIXED: dict[str, Recipe] = {recipe.name: recipe for recipe in _RECIPES}
 
-# A pattern's function gets the matched numbers as text, and returns None if there is no such model.
+# A pattern's function gets the matched numbers, from 1 on, and returns None if there is no such
+# model.
 PATTERNS: tuple[tuple[str, Callable[..., Recipe | None]], ...] = (
     (r"wresnet-(\d+)-(\d+)", images.wresnet),
     (r"inception[-_]?v4", images.inception4),
@@ -56,7 +57,7 @@ PATTERNS: tuple[tuple[str, Callable[..., Recipe | None]], ...] = (
     (r"rnn-(\d+)-(\d+k?)", sequences.rnn),
     (r"brnn-(\d+)-(\d+k?)", sequences.brnn),
     (r"transformer-(\d+)", sequences.wide_transformer),
-    (r"rnnlm-(\d+)", sequences.rnnlm_of),
+    (r"rnnlm-(\d+)", sequences.rnnlm),
     (r"gpt-(\d+)-(\d+)", sequences.sized_gpt),
     (r"llama-8b-(\d+)", sequences.llama),
 )

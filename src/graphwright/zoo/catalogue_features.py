@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from graphwright.zoo.recipe import MakeBatch, Recipe, Variant, small
+from graphwright.zoo.recipe import MakeBatch, Recipe, sgd
 from graphwright.zoo.recommendation import (
     CRITEO_DENSE,
     CRITEO_TABLES,
@@ -17,7 +17,7 @@ from graphwright.zoo.recommendation import (
     UNO_FEATURES,
     CandleUno,
 )
-from graphwright.zoo.workload import Batch, Entry, RandomTensors, click_prediction, regression
+from graphwright.zoo.workload import Batch, RandomTensors, click_prediction, regression
 
 
 def dense_and_sparse(dense: int, tables: Sequence[int]) -> MakeBatch:
@@ -43,49 +43,34 @@ def feature_vectors(sizes: Sequence[int]) -> MakeBatch:
 
 def dlrm() -> Recipe:
     tables = (3, 5, 4)
+    bottom, top = (CRITEO_DENSE, 512, 512, 64), (1024, 1024, 1024, 1)
     return Recipe(
-        entry=Entry(
-            name="dlrm",
-            family="dlrm",
-            source="FlexFlow, section 3.7.3; Naumov et al. 2019",
-            batch_size=256,
-            description="click prediction: 26 embedding tables of 64, two perceptrons",
+        name="dlrm",
+        source="FlexFlow, section 3.7.3; Naumov et al. 2019",
+        batch_size=256,
+        description="click prediction: 26 embedding tables of 64, two perceptrons",
+        full=(
+            partial(DLRM, tables=CRITEO_TABLES, size=64, bottom=bottom, top=top),
+            dense_and_sparse(CRITEO_DENSE, CRITEO_TABLES),
         ),
-        full=Variant(
-            build=partial(
-                DLRM,
-                tables=CRITEO_TABLES,
-                size=64,
-                bottom=(CRITEO_DENSE, 512, 512, 64),
-                top=(1024, 1024, 1024, 1),
-            ),
-            batch=dense_and_sparse(CRITEO_DENSE, CRITEO_TABLES),
-        ),
-        small=small(
+        small=(
             partial(DLRM, tables=tables, size=4, bottom=(5, 8, 4), top=(8, 8, 1)),
             dense_and_sparse(5, tables),
         ),
         loss_fn=click_prediction,
-        optimizer=torch.optim.SGD,
-        optimizer_options={"lr": 0.1},
+        optimizer=sgd(0.1),
     )
 
 
 def candle_uno() -> Recipe:
+    few = (5, 7, 6)
     return Recipe(
-        entry=Entry(
-            name="candle-uno",
-            family="candle-uno",
-            source="FlexFlow, section 3.7.3",
-            batch_size=64,
-            description="drug response: three bottom perceptrons of 1000 and one on top",
-        ),
-        full=Variant(
-            build=partial(CandleUno, features=UNO_FEATURES, size=1000),
-            batch=feature_vectors(UNO_FEATURES),
-        ),
-        small=small(partial(CandleUno, features=(5, 7, 6), size=8), feature_vectors((5, 7, 6))),
+        name="candle-uno",
+        source="FlexFlow, section 3.7.3",
+        batch_size=64,
+        description="drug response: three bottom perceptrons of 1000 and one on top",
+        full=(partial(CandleUno, features=UNO_FEATURES, size=1000), feature_vectors(UNO_FEATURES)),
+        small=(partial(CandleUno, features=few, size=8), feature_vectors(few)),
         loss_fn=regression,
-        optimizer=torch.optim.SGD,
-        optimizer_options={"lr": 0.01},
+        optimizer=sgd(0.01),
     )

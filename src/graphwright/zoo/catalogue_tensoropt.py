@@ -16,16 +16,15 @@ memory too; training is with plain SGD. VGG-16 is `vgg16`.
 
 from functools import partial
 
-import torch
-
-from graphwright.zoo.attention import Transformer
-from graphwright.zoo.recipe import Recipe, Variant, images, next_tokens, sentence_pairs, small
+from graphwright.zoo import catalogue_sequences as sequences
+from graphwright.zoo.catalogue_images import SMALL_WRESNET
+from graphwright.zoo.recipe import Recipe, images, next_tokens, sgd
 from graphwright.zoo.resnet import STAGES, ResNet
 from graphwright.zoo.rnn import RNN
-from graphwright.zoo.workload import Entry, classification, token_prediction
+from graphwright.zoo.workload import classification, token_prediction
 
 BATCH = 256
-SGD = {"lr": 0.01}
+SGD = sgd(0.01)
 
 
 def rnn() -> Recipe:
@@ -34,66 +33,40 @@ def rnn() -> Recipe:
     Four layers of 29 x 1024 over 10,000 words have 107.3 GiB of weights, and keep 17.1 GiB (18).
     """
     return Recipe(
-        entry=Entry(
-            name="tensoropt-rnn",
-            family="rnn",
-            source="TensorOpt, table 1 (108 GB of weights; layers and hidden size chosen to fit)",
-            batch_size=BATCH,
-            description="4 LSTM layers of 29696, 10,000 words, unrolled for 20 steps",
+        name="tensoropt-rnn",
+        family="rnn",
+        source="TensorOpt, table 1 (108 GB of weights; layers and hidden size chosen to fit)",
+        batch_size=BATCH,
+        description="4 LSTM layers of 29696, 10,000 words, unrolled for 20 steps",
+        full=(
+            partial(RNN, layers=4, hidden=29696, vocabulary=10000, embedding=29696),
+            next_tokens(20, vocabulary=10000),
         ),
-        full=Variant(
-            build=partial(RNN, layers=4, hidden=29696, vocabulary=10000, embedding=29696),
-            batch=next_tokens(20, vocabulary=10000),
-        ),
-        small=small(
+        small=(
             partial(RNN, layers=2, hidden=16, vocabulary=11, embedding=16),
             next_tokens(3, vocabulary=11),
         ),
         loss_fn=token_prediction,
-        optimizer=torch.optim.SGD,
-        optimizer_options=SGD,
+        optimizer=SGD,
     )
 
 
 def wresnet() -> Recipe:
     """All channel counts of ResNet-50 times 9 have 7.1 GiB; the images' side fits the memory."""
     return Recipe(
-        entry=Entry(
-            name="tensoropt-wresnet",
-            family="wresnet",
-            source="TensorOpt, table 1 (7.3 GB of weights; width and image size chosen to fit)",
-            batch_size=BATCH,
-            description="ResNet-50 with all channel counts times 9, 144x144 images",
-        ),
-        full=Variant(build=partial(ResNet, STAGES[50], width=9), batch=images(144, classes=1000)),
-        small=small(
-            partial(ResNet, (1, 1, 1, 1), width=2, base=4, classes=10), images(32, classes=10)
-        ),
+        name="tensoropt-wresnet",
+        family="wresnet",
+        source="TensorOpt, table 1 (7.3 GB of weights; width and image size chosen to fit)",
+        batch_size=BATCH,
+        description="ResNet-50 with all channel counts times 9, 144x144 images",
+        full=(partial(ResNet, STAGES[50], width=9), images(144, classes=1000)),
+        small=(SMALL_WRESNET, images(32, classes=10)),
         loss_fn=classification,
-        optimizer=torch.optim.SGD,
-        optimizer_options=SGD,
+        optimizer=SGD,
     )
 
 
 def transformer() -> Recipe:
     """The base model of the cited paper (Vaswani et al., 2017), its hidden size made 3840."""
-    return Recipe(
-        entry=Entry(
-            name="tensoropt-transformer",
-            family="transformer",
-            source="TensorOpt, table 1 (9.7 GB of weights; hidden size chosen to fit)",
-            batch_size=BATCH,
-            description="encoder and decoder of 6 layers of 3840, 60 heads, 64 positions",
-        ),
-        full=Variant(
-            build=partial(Transformer, layers=6, size=3840, heads=60, vocabulary=37000, length=64),
-            batch=sentence_pairs(64, vocabulary=37000),
-        ),
-        small=small(
-            partial(Transformer, layers=1, size=16, heads=2, vocabulary=13, length=5),
-            sentence_pairs(5, vocabulary=13),
-        ),
-        loss_fn=token_prediction,
-        optimizer=torch.optim.SGD,
-        optimizer_options=SGD,
-    )
+    source = "TensorOpt, table 1 (9.7 GB of weights; hidden size chosen to fit)"
+    return sequences.transformer("tensoropt-transformer", 3840, 60, BATCH, source, SGD)

@@ -1,7 +1,7 @@
-"""Recipes of workloads: an entry, a loss, an optimizer and two variants."""
+"""Recipes of workloads: what a model is, its loss and optimizer, and two variants of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,32 +10,46 @@ from torch import nn
 from graphwright.zoo.workload import Batch, Entry, Loss, RandomTensors
 
 MakeBatch = Callable[[int, RandomTensors], Batch]
+Variant = tuple[Callable[[], nn.Module], MakeBatch]
+"""One configuration: builds the model, and a batch for it."""
+Optimizer = tuple[type[torch.optim.Optimizer], Mapping[str, Any]]
+"""The optimizer's class and its options."""
+
+ADAGRAD: Optimizer = (torch.optim.Adagrad, {"lr": 0.01})
+ADAM: Optimizer = (torch.optim.Adam, {"lr": 1e-4})
+ADAMW: Optimizer = (torch.optim.AdamW, {"lr": 1e-4})
+MOMENTUM: Optimizer = (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """One configuration: builds the model and a batch for it. `batch_size` None: the entry's."""
-
-    build: Callable[[], nn.Module]
-    batch: MakeBatch
-    batch_size: int | None = None
+def sgd(lr: float) -> Optimizer:
+    """Plain gradient descent."""
+    return torch.optim.SGD, {"lr": lr}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything `load` needs for one name."""
+    """Everything `load` needs for one name; the family is the name itself unless it is given."""
 
-    entry: Entry
+    name: str
+    family: str = ""
+    source: str
+    batch_size: int
+    description: str
     full: Variant
     small: Variant
     loss_fn: Loss
-    optimizer: type[torch.optim.Optimizer]
-    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: Optimizer
 
-
-def small(build: Callable[[], nn.Module], batch: MakeBatch, *, batch_size: int = 4) -> Variant:
-    """The variant for tests."""
-    return Variant(build=build, batch=batch, batch_size=batch_size)
+    @property
+    def entry(self) -> Entry:
+        """What `zoo.entry` tells of the model."""
+        return Entry(
+            name=self.name,
+            family=self.family or self.name,
+            source=self.source,
+            batch_size=self.batch_size,
+            description=self.description,
+        )
 
 
 def images(size: int, *, classes: int, channels: int = 3) -> MakeBatch:

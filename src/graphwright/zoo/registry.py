@@ -24,6 +24,7 @@ from graphwright.zoo.recipe import Recipe
 from graphwright.zoo.workload import Entry, RandomTensors, Workload
 
 SEED = 0
+SMALL_BATCH = 4
 
 
 def names() -> tuple[str, ...]:
@@ -91,22 +92,23 @@ def gpt(
 def _make(
     recipe: Recipe, batch_size: int | None, small: bool, device: str | torch.device
 ) -> Workload:
-    variant = recipe.small if small else recipe.full
+    build, make_batch = recipe.small if small else recipe.full
     if batch_size is None:
-        batch_size = variant.batch_size or recipe.entry.batch_size
-    place = _check(recipe.entry.name, batch_size, device)
+        batch_size = SMALL_BATCH if small else recipe.batch_size
+    place = _check(recipe.name, batch_size, device)
     draw = RandomTensors(device=place, generator=torch.Generator(device="cpu").manual_seed(SEED))
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []), place:
         if place.type != "meta":
             torch.manual_seed(SEED)
-        model = variant.build()
+        model = build()
+    optimizer, options = recipe.optimizer
     return Workload(
-        name=recipe.entry.name,
+        name=recipe.name,
         model=model,
         loss_fn=recipe.loss_fn,
-        batch=variant.batch(batch_size, draw),
-        optimizer=recipe.optimizer,
-        optimizer_options=dict(recipe.optimizer_options),
+        batch=make_batch(batch_size, draw),
+        optimizer=optimizer,
+        optimizer_options=dict(options),
     )
 
 
@@ -135,7 +137,8 @@ def _resolve(name: str) -> Recipe:
     for pattern, make in PATTERNS:
         match = re.fullmatch(pattern, spelled)
         if match:
-            recipe = make(*match.groups())
+            numbers = [_number(text) for text in match.groups()]
+            recipe = make(*numbers) if all(numbers) else None
             if recipe is not None:
                 return recipe
     by_letters = {_letters(known): recipe for known, recipe in FIXED.items()}
@@ -143,6 +146,10 @@ def _resolve(name: str) -> Recipe:
     if recipe is None:
         raise UnknownModel(_unknown(name, spelled))
     return recipe
+
+
+def _number(text: str) -> int:
+    return int(text[:-1]) * 1024 if text.endswith("k") else int(text)
 
 
 def _letters(name: str) -> str:
