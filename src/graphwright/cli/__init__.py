@@ -1,7 +1,7 @@
 """The command line: thin verbs over the stages and their reports, one module per verb.
 
-A model is named as ``file.py:function`` or by a name of the zoo. Every verb takes ``--json``; errors that we raise on
-purpose are printed without a traceback, with exit status 1.
+A model is named as ``file.py:function`` or by its name in the zoo. Every verb takes ``--json``.
+Errors that we raise on purpose are printed without a traceback, with exit status 1.
 """
 
 from graphwright.cli import capture, demo, describe, explain, machines, plan, run, simulate, zoo

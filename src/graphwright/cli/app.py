@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from graphwright.errors import GraphFileError, GraphwrightError
+from graphwright.errors import GraphwrightError
 from graphwright.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 app = typer.Typer(
     name="graphwright",
@@ -28,31 +23,31 @@ app = typer.Typer(
 Model = Annotated[
     str,
     typer.Argument(
-        help="A name of the zoo (`graphwright zoo` lists them), or `file.py:function`, where the function returns "
-        "(model, loss_fn, batch), (model, loss_fn, batch, optimizer) or a `Workload`."
+        help="A zoo model (`graphwright zoo` lists them), or `file.py:function` for your own: the "
+        "function takes no arguments and returns (model, loss_fn, batch), (model, loss_fn, batch, "
+        "optimizer class) or a `Workload`."
     ),
 ]
 ModelOrGraph = Annotated[
     str,
     typer.Argument(
-        help="A name of the zoo, `file.py:function` (see `graphwright capture --help`), or a graph that `capture -o` saved "
-        "(.json, .json.gz)."
+        help="A zoo model, `file.py:function` (see `graphwright capture --help`), or a graph saved "
+        "by `graphwright capture -o` (.json, .json.gz)."
     ),
 ]
-ClusterName = Annotated[
-    str | None,
-    typer.Option(
-        help="The machine: a preset (`dgx-h100`, `dgx-h100:4` for four of them), `local:4`, or a .toml file; "
-        "`graphwright doctor` lists the presets. A saved plan's own if not given."
-    ),
-]
+MACHINE = (
+    "The machine: a preset (`dgx-h100`; `dgx-h100:4` for four of them), `local:4` for four "
+    "processes on this computer, or a .toml file. `graphwright doctor` lists the presets."
+)
+Cluster = Annotated[str, typer.Option(help=MACHINE)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 BatchSize = Annotated[
     int | None,
-    typer.Option(min=1, help="Batch size of a zoo model; the published one if not given."),
+    typer.Option(min=1, help="Batch size, for a zoo model. Default: the published one."),
 ]
 Small = Annotated[
-    bool, typer.Option("--small", help="A zoo model's small configuration, for a quick look.")
+    bool,
+    typer.Option("--small", help="For a zoo model: a tiny configuration of the same structure."),
 ]
 
 
@@ -74,17 +69,3 @@ def version(
     if show:
         print(__version__)
         raise typer.Exit
-
-
-def check_output(path: Path | None, suffixes: Sequence[str]) -> None:
-    """Refuse a file that could not be written, before the work that it is to hold."""
-    if path is None:
-        return
-    if not path.name.endswith(tuple(suffixes)):
-        raise GraphFileError(f"{path}: the name has to end in {', '.join(suffixes)}")
-    if path.is_dir():
-        raise GraphFileError(f"{path} is a folder; name a file")
-    if not path.parent.is_dir():
-        raise GraphFileError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise GraphFileError(f"cannot write {path}: no permission to write in {path.parent}")

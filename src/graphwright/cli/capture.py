@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from graphwright.cli.app import AsJson, BatchSize, Model, Small, app, check_output
+from graphwright.cli import outputs
+from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
 from graphwright.cli.inputs import load_model
-
-GRAPH_SUFFIXES = (".json", ".json.gz", ".txt")
 
 
 @app.command()
@@ -21,20 +19,19 @@ def capture(
     batch_size: BatchSize = None,
     small: Small = False,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", help="Save the graph: .json, .json.gz, or .txt for the text form."
-        ),
+        Path | None, outputs.option("Save the graph: .json, .json.gz, or .txt for the text form.")
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check the graph's invariants.")] = False,
     text: Annotated[bool, typer.Option("--text", help="Print the graph as a program.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Capture one training step as a graph: forward, backward and update, without allocating anything."""
-    from graphwright import ir
-    from graphwright.report import show, to_dict
+    """Capture one training step as a graph: forward pass, backward pass and update.
 
-    check_output(output, GRAPH_SUFFIXES)
+    The model runs on fake tensors, so nothing is computed or allocated.
+    """
+    from graphwright import ir
+
+    outputs.check(output, (".json", ".json.gz", ".txt"))
     progress = Console(stderr=True)
     with progress.status(f"Capturing {model}"):
         graph = load_model(model, batch_size, small).capture()
@@ -46,10 +43,8 @@ def capture(
             ir.write_atomically(output, ir.to_text(graph).encode())
         else:
             ir.save(graph, output)
-        progress.print(f"saved {output}")
-    if as_json:
-        print(json.dumps(to_dict(graph), indent=2))
-    elif text:
+        outputs.say_saved(output)
+    if text and not as_json:
         print(ir.to_text(graph))
-    elif output is None or verify:
-        show(graph, title=f"{model}, one training step")
+    elif as_json or output is None or verify:
+        outputs.print_result(graph, as_json, title=f"{model}, one training step")

@@ -1,4 +1,6 @@
-"""``graphwright demo``: the whole way, on a small model: plan it, draw the choices, train it on several processes, check the training."""
+"""``graphwright demo``: plan a small model, draw the choices, train it on several processes, and
+check the training.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from graphwright.cli.app import app, check_output
+from graphwright.cli import outputs
+from graphwright.cli.app import app
 from graphwright.cli.inputs import load_model
-from graphwright.cli.progress import progress
 
 if TYPE_CHECKING:
     from graphwright.plans import Frontier
@@ -24,20 +26,23 @@ COMPARED = ("data", "zero", "megatron", "tofu")
 @app.command()
 def demo(
     model: Annotated[
-        str, typer.Option(help="The model of the zoo, in its small configuration.")
+        str, typer.Option(help="The zoo model to train, in its small configuration.")
     ] = "gpt2",
-    workers: Annotated[int, typer.Option(min=1, help="Processes to train on.")] = 4,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes to train on.")] = 4,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Where to draw the choices (.png, .svg).")
+        Path, outputs.option("Where to draw time against memory (.png, .svg).")
     ] = Path("graphwright-demo.png"),
 ) -> None:
-    """Plan a small model for four processes, draw the choices, train it on them, and compare with training on one device.
+    """Plan a small model for four processes, draw the choices, train it, and check the training.
 
-    It takes about a minute, and another one the first time, when the loops of the search are compiled.
+    The check compares every tensor with training on one device. The demo takes about a minute; the
+    first time another minute, to compile the inner loops of the search.
     """
     if ":" in model or model.endswith(".py"):
-        raise typer.BadParameter(f"the demo trains models of the zoo; `graphwright run {model}`")
-    check_output(output, (".png", ".svg"))
+        raise typer.BadParameter(
+            f"the demo trains models of the zoo; for your own: `graphwright run {model}`"
+        )
+    outputs.check(output, outputs.PICTURES)
 
     from graphwright.partition import plan
     from graphwright.pipeline import RunOptions, open_session
@@ -45,7 +50,7 @@ def demo(
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     make, began = partial(load_model, model, None, True), perf_counter()
-    with progress(False) as report:
+    with outputs.progress(False) as report:
         report(f"capturing {model}", 0, 0)
         graph = make("meta").capture()
         frontier = plan(graph, f"local:{workers}", baselines=COMPARED, report=report)
@@ -67,17 +72,17 @@ def demo(
 def _told(frontier: Frontier) -> str:
     """A frontier in one line."""
     from graphwright.ir import format_bytes
-    from graphwright.plans import figures_of, format_seconds
+    from graphwright.plans import Plan, figures_of, format_seconds
 
-    ends = [
-        f"{format_seconds(figures_of(p).time)} with {format_bytes(figures_of(p).memory)}"
-        for p in (frontier.smallest(), frontier.fastest())
-    ]
-    number = len(frontier)
-    found = (
-        f"{number} plan{'s' * (number != 1)} worth having, from {ends[0]} to {ends[1]} a process"
+    def taken(plan: Plan) -> str:
+        figures = figures_of(plan)
+        return f"{format_seconds(figures.time)} with {format_bytes(figures.memory)}"
+
+    noun = "plan" if len(frontier) == 1 else "plans"
+    line = (
+        f"{len(frontier)} {noun} worth having, from {taken(frontier.smallest())} "
+        f"to {taken(frontier.fastest())} per process"
     )
     if "data" not in frontier.others:
-        return found
-    data = figures_of(frontier.others["data"])
-    return f"{found}; data parallelism takes {format_seconds(data.time)} with {format_bytes(data.memory)}"
+        return line
+    return f"{line}; data parallelism takes {taken(frontier.others['data'])}"

@@ -1,15 +1,15 @@
-"""``graphwright describe``: operators, what follows from their descriptions, and how many are described."""
+"""``graphwright describe``: operators, and what follows from their descriptions."""
 
 from __future__ import annotations
 
 import ast
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from graphwright.cli.app import AsJson, app
+from graphwright.cli.outputs import print_result
 from graphwright.errors import InvalidCall
 
 if TYPE_CHECKING:
@@ -30,40 +30,40 @@ def describe(
         bool, typer.Option("--coverage", help="Count what is described, and list what is not.")
     ] = False,
     listing: Annotated[
-        bool,
-        typer.Option("--list", help="List every described operator, its lines and its file."),
+        bool, typer.Option("--list", help="List every described operator, its lines and its file.")
     ] = False,
     zoo_graphs: Annotated[
         bool,
-        typer.Option(
-            "--zoo",
-            help="With --coverage: capture every model of the zoo (small) and check its operators.",
-        ),
+        typer.Option("--zoo", help="With --coverage: check the operators of every zoo model too."),
     ] = False,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
-            help="Type of a tensor argument, in order: 'float32[8, 3, 32, 32]'; - if absent.",
+            help="Type of the next tensor argument, as 'float32[8, 3, 32, 32]'; - for an absent "
+            "one. Repeat it for each argument, in the order of the schema.",
         ),
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option("--output", help="Type of an output; inferred if not given, else checked."),
+        typer.Option("--output", help="Type of an output, to be checked. Default: inferred."),
     ] = None,
     attrs: Annotated[
         list[str] | None,
         typer.Option(
-            "--attr", help="An attribute as name=value: 'stride=(2, 2)'; the default if not given."
+            "--attr", help="An attribute as name=value, such as 'stride=(2, 2)'; may be repeated."
         ),
     ] = None,
-    parts: Annotated[int, typer.Option(min=2, help="Draw the regions for so many parts.")] = 2,
+    parts: Annotated[
+        int, typer.Option(min=2, help="Show the regions that this many parts read.")
+    ] = 2,
     as_json: AsJson = False,
 ) -> None:
     """Show an operator's description and every way to split it that follows from it.
 
-    Without --input an example call is shown; with it, the call that you give: `graphwright describe aten.mm --input
-    'float32[4, 6]' --input 'float32[6, 8]'`.
+    Without --input, an example call is shown. To see a call of your own:
+
+    `graphwright describe aten.mm --input 'float32[4, 6]' --input 'float32[6, 8]'`
     """
     from graphwright import report
 
@@ -82,10 +82,7 @@ def describe(
         shown = report.operator_report(operator, known, types, parts)
     else:
         shown = report.operator_report(operator, num_parts=parts)
-    if as_json:
-        print(json.dumps(report.to_dict(shown), indent=2))
-    else:
-        report.show(shown)
+    print_result(shown, as_json)
 
 
 def _call_types(

@@ -1,8 +1,7 @@
-"""``graphwright calibrate`` and ``graphwright doctor``: what the machine at hand is, and how fast."""
+"""``graphwright calibrate`` and ``graphwright doctor``: what this machine is, and how fast."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from graphwright.cli.app import AsJson, BatchSize, Small, app, check_output
+from graphwright.cli import outputs
+from graphwright.cli.app import AsJson, BatchSize, Small, app
 from graphwright.cli.inputs import load_graph
 
 if TYPE_CHECKING:
@@ -27,58 +27,59 @@ def calibrate(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="The model whose operators are measured: a name of the zoo, `file.py:function`, or a saved graph; common "
-            "operators of many sizes if not given."
+            help="The model whose operators to measure: a zoo model, `file.py:function`, or a "
+            "saved graph. Default: common operators in many sizes."
         ),
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(
-            help="What to measure: cpu (all cores), local:4 (one of 4 processes' share of them), cuda, cuda:1. The "
-            "devices of --cluster if that is local:4 or the like, else cpu."
+            help="What to measure on: cpu (all cores), local:4 (the share of one of 4 processes), "
+            "cuda, cuda:1. Default: the devices of --cluster if it is a local one, else cpu."
         ),
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Measure the parts that a saved plan makes of the operators, too."),
+        typer.Option(help="Also measure the parts into which this saved plan splits operators."),
     ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="Measure the parts of a data-parallel plan on this cluster, too. Without a model, for local:4 or the like: what "
-            "collectives between so many processes on this machine take."
+            help="Also measure the parts into which data parallelism on this cluster splits "
+            "operators. Without a model, for `local:4` and the like: measure collectives between "
+            "that many processes on this machine."
         ),
     ] = None,
     batch_size: BatchSize = None,
     small: Small = False,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="Measure so many calls at most, the longest first."),
+        typer.Option(min=1, help="Measure at most this many calls, the longest first."),
     ] = None,
     store: Annotated[
         Path | None,
-        typer.Option(help="Where measured costs are kept, if not in the user's cache folder."),
+        typer.Option(
+            help="File in which measured costs are kept. Default: GRAPHWRIGHT_COSTS, or "
+            "graphwright/costs.sqlite in the cache folder."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Save the report (.json), a plot (.png, .svg), or all that the store has of these "
-            "devices, as a preset ships it (.measured.json).",
+        outputs.option(
+            "Save the report (.json), a plot (.png, .svg), or everything in the store about these "
+            "devices in the form that a preset ships (.measured.json)."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure operators on this machine, for plans that go by measured times in place of estimates.
+    """Measure operators on this machine, so that plans use measured times instead of estimates.
 
-    Each distinct call is measured once and kept; Ctrl-C keeps what was measured so far.
+    Each distinct call is measured once and kept. Ctrl-C keeps what was measured so far.
     """
     from graphwright import report
-    from graphwright.ir import write_atomically
     from graphwright.run.measure.hardware import find_target
 
-    check_output(output, REPORT_SUFFIXES)
+    outputs.check(output, REPORT_SUFFIXES)
     if model is None and cluster is not None:
         _measure_links(cluster, store, output, as_json)
         return
@@ -87,20 +88,17 @@ def calibrate(
     if model is None and (batch_size is not None or small or plan):
         raise typer.BadParameter("--batch-size, --small and --plan go with a model")
     figures = find_target(device).figures  # refused before the capture, which may take a while
-    found = _measure(_calls(model, batch_size, small, plan, cluster), device, figures, store, limit)
-    data = report.to_dict(found)
+    calls = _calls(model, batch_size, small, plan, cluster)
+    calibration = _measure(calls, device, figures, store, limit)
     if output is not None:
         if output.name.endswith(TABLE_SUFFIX):
             _save_table(output, store, [figures.name], cluster)
         elif output.suffix == ".json":
-            write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
+            outputs.save_json(report.to_dict(calibration), output)
         else:
-            report.plot(found, output)
-        Console(stderr=True).print(f"saved {output}")
-    if as_json:
-        print(json.dumps(data, indent=2))
-    else:
-        report.show(found)
+            report.plot(calibration, output)
+    outputs.say_saved(output)
+    outputs.print_result(calibration, as_json)
 
 
 def _measure_links(cluster: str, store: Path | None, output: Path | None, as_json: bool) -> None:
@@ -109,14 +107,15 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
 
     from rich.table import Table
 
-    from graphwright.ir import format_bytes, write_atomically
+    from graphwright.ir import format_bytes
     from graphwright.machine import Store
     from graphwright.machine import cluster as find_cluster
     from graphwright.run.measure.links import measure_local
 
     if not cluster.startswith("local:"):
         raise typer.BadParameter(
-            "collectives are measured between processes on this machine: --cluster local:4; give a model to measure operators"
+            "collectives are measured between processes on this machine: --cluster local:4; give a "
+            "model to measure operators"
         )
     if output is not None and output.suffix != ".json":
         raise typer.BadParameter("measured collectives are saved as .json")
@@ -124,24 +123,25 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
     if on.num_devices < 2:
         raise typer.BadParameter("one process has nobody to talk to: --cluster local:2 or more")
     with Console(stderr=True).status(f"Measuring between {on.num_devices} processes"):
-        found = measure_local(on, store=Store(store) if store is not None else Store())
-    data = [asdict(row) for row in found]
+        links = measure_local(on, store=Store(store))
+    data = [asdict(link) for link in links]
     if output is not None:
         if output.name.endswith(TABLE_SUFFIX):
             _save_table(output, store, [device.name for device in on.kinds()], cluster)
         else:
-            write_atomically(output, (json.dumps(data, indent=2) + "\n").encode())
-        Console(stderr=True).print(f"saved {output}")
+            outputs.save_json(data, output)
+    outputs.say_saved(output)
     if as_json:
-        print(json.dumps(data, indent=2))
+        outputs.print_json(data)
         return
     table = Table(title=f"Collectives between the {on.num_devices} processes of {on.name}")
     for heading in ("kind", "group", "contenders", "size", "time", "rate"):
         table.add_column(heading, justify="left" if heading == "kind" else "right")
-    for row in found:
+    for link in links:
         table.add_row(
-            row.kind, "x".join(map(str, row.spans)), str(row.contenders), format_bytes(row.nbytes),
-            f"{row.seconds * 1e3:.3f} ms", f"{row.nbytes / row.seconds / 1e9:.3f} GB/s",
+            link.kind, "x".join(map(str, link.spans)), str(link.contenders),
+            format_bytes(link.nbytes), f"{link.seconds * 1e3:.3f} ms",
+            f"{link.nbytes / link.seconds / 1e9:.3f} GB/s",
         )  # fmt: skip
     Console().print(table)
 
@@ -221,16 +221,13 @@ def _measure(
 def doctor(
     cluster: Annotated[
         str | None,
-        typer.Option(help="Show one cluster in full: a preset, local:4, or a TOML file."),
+        typer.Option(help="Show one cluster in full: a preset, `local:4`, or a .toml file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what this machine offers: cores, memory, GPUs, PyTorch, measured costs; and the clusters that can be named."""
-    from graphwright.report import diagnose, show, to_dict
+    """Show what this machine offers, what was measured on it, and which clusters can be named."""
+    from graphwright.report import diagnose
 
     with Console(stderr=True).status("Looking at this machine"):
         diagnosis = diagnose(cluster)
-    if as_json:
-        print(json.dumps(to_dict(diagnosis), indent=2))
-    else:
-        show(diagnosis)
+    outputs.print_result(diagnosis, as_json)

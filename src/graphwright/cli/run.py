@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from graphwright.cli import outputs
 from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
 from graphwright.cli.inputs import NamesInHelp, Pick, load_model, load_plan, size
-from graphwright.cli.progress import progress
 
 if TYPE_CHECKING:
     from graphwright.plans import Plan
@@ -26,28 +25,32 @@ def run(
         int | None,
         typer.Option(
             min=1,
-            help="How many processes to start on this machine. Leave it out under torchrun, which starts them itself.",
+            help="How many processes to start on this machine. Leave it out under torchrun, which "
+            "starts them itself.",
         ),
     ] = None,
     plan: Annotated[
         str,
         typer.Option(
-            help="A saved plan or frontier (.json), or a plan by name, made for this machine: "
-            "`fastest`, `smallest`, `fewest-bytes`, `turning-point`, {recipes}, {systems}, `mcmc`."
+            help="A saved plan or frontier (.json), or the name of a plan to make for this "
+            "machine: `fastest`, `smallest`, `fewest-bytes`, `turning-point`, {recipes}, "
+            "{systems}, `mcmc`."
         ),
     ] = "fastest",
     pick: Pick = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="What a plan may take of every worker, as `500MB`; its share if not given."
+            help="The most memory a plan may need on any worker, as `500MB`. Default: the worker's "
+            "share of this machine's."
         ),
     ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Steps in all, those of a checkpoint included; 10, or 3 with --check, if not given.",
+            help="How many steps to train, including those of a checkpoint. Default: 10; 3 with "
+            "--check.",
         ),
     ] = None,
     batch_size: BatchSize = None,
@@ -56,42 +59,50 @@ def run(
         int,
         typer.Option(
             min=0,
-            help="Seed of dropout, of a plan's search, and of what a function of yours draws.",
+            help="Random seed: of dropout, of the search, and of torch when your function runs.",
         ),
     ] = 0,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="Train a few steps both ways, with the plan and on one device, and compare every tensor; exit status 1 where they differ.",
+            help="Train a few steps under the plan and on one device, and compare every tensor. "
+            "Exit status 1 if they differ.",
         ),
     ] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="The folder of the checkpoints; one is saved at the end.")
+        Path | None,
+        typer.Option(help="Folder for checkpoints. One is saved at the end of the training."),
     ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(min=1, help="Save one after so many steps, too; three stay.")
+        int | None,
+        typer.Option(
+            min=1, help="Also save a checkpoint after every so many steps; the last three are kept."
+        ),
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Go on from the newest checkpoint, whatever plan and number of workers saved it.",
+            help="Continue from the newest checkpoint, whatever plan and number of workers saved "
+            "it.",
         ),
     ] = False,
     elastic: Annotated[
         bool,
         typer.Option(
             "--elastic",
-            help="When a worker is lost, plan for those that are left and go on from the newest checkpoint. Under torchrun, which restarts "
-            "workers itself: begin from the newest checkpoint if there is one.",
+            help="If a worker is lost, plan for the remaining ones and continue from the newest "
+            "checkpoint. Under torchrun, which restarts workers itself: start from the newest "
+            "checkpoint if there is one.",
         ),
     ] = False,
     torch_compile: Annotated[
         bool,
         typer.Option(
             "--torch-compile",
-            help="Compile what each worker computes between what it sends and receives; takes a while at the first step.",
+            help="Compile what each worker computes between transfers with torch.compile. The "
+            "first step takes longer.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -100,11 +111,11 @@ def run(
 
     `graphwright run lenet --workers 4 --plan fastest --steps 20`
 
-    `graphwright run lenet --workers 4 --check` says how far it is from training on one device.
+    `graphwright run lenet --workers 4 --check` reports how far it is from training on one device.
 
-    `torchrun --nproc-per-node 4 -m graphwright run lenet` does the same with the processes of torchrun.
+    `torchrun --nproc-per-node 4 -m graphwright run lenet` does the same with torchrun's processes.
 
-    Every step trains on the model's one batch; in a training loop of your own, use `gw.compile`.
+    Every step trains on the model's one batch. For a training loop of your own, use `gw.compile`.
     """
     from graphwright.pipeline import RunOptions, open_session
 
@@ -124,7 +135,7 @@ def run(
     )
     make = partial(load_model, model, batch_size, small)
 
-    with progress(as_json or os.environ.get("RANK", "0") != "0") as report:
+    with outputs.progress(as_json or os.environ.get("RANK", "0") != "0") as report:
         report(f"capturing and planning {model}", 0, 0)
         session = open_session(make, options, report=report)
     console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
@@ -132,7 +143,7 @@ def run(
     if not outcome.is_first:
         return
     if as_json:
-        print(json.dumps(outcome.to_dict(), indent=2))
+        outputs.print_json(outcome.to_dict())
     else:
         for line in outcome.lines():
             console.print(line)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from graphwright.cli import outputs
 from graphwright.cli.app import AsJson, app
 
 
 @app.command()
 def zoo(
     count: Annotated[
-        bool, typer.Option("--count", help="Capture every model to count its operators (minutes).")
+        bool,
+        typer.Option(
+            "--count", help="Count the operators anew by capturing every model (minutes)."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -23,6 +26,6 @@ def zoo(
 
     rows = listing.rows(count, Console(stderr=True))
     if as_json:
-        print(json.dumps(listing.to_dicts(rows), indent=2))
+        outputs.print_json(listing.to_dicts(rows))
     else:
         listing.show(rows, Console())

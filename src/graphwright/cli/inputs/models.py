@@ -95,7 +95,8 @@ def _find_function(path: str, function: str) -> Callable[[], object]:
     needed = _required_arguments(make)
     if needed:
         raise InvalidModelName(
-            f"{path}: {function} needs {', '.join(needed)}, but is called without arguments; give them defaults"
+            f"{path}: {function} needs {', '.join(needed)}, but is called without arguments; give "
+            "them defaults"
         )
     return make  # type: ignore[no-any-return]
 

@@ -16,22 +16,23 @@ if TYPE_CHECKING:
 Pick = Annotated[
     str | None,
     typer.Option(
-        help="Which plan of a frontier: `fastest`, `fastest:14.5GB` (that needs no more), `smallest`, `turning-point`, its number, or "
-        "the name of what it is compared with, such as `data`."
+        help="Which plan of a frontier: `fastest`, `fastest:14.5GB` (the fastest within that "
+        "memory), `smallest`, `turning-point`, its number, or a plan it is compared with, such as "
+        "`data`."
     ),
 ]
 
 
 def load_plan(path: Path, choice: str | None) -> Plan:
-    """The plan in a file, or the one of a frontier's that is picked."""
+    """The plan in a file, or the picked one of a frontier."""
     from graphwright.plans import Frontier
 
-    found = open_plans(path)
-    if isinstance(found, Frontier):
-        return pick(found, choice, path)
+    plans = open_plans(path)
+    if isinstance(plans, Frontier):
+        return pick(plans, choice, path)
     if choice is not None:
         raise InvalidOption(f"--pick {choice}: {path} holds one plan, not a frontier to pick from")
-    return found
+    return plans
 
 
 def open_plans(path: Path) -> Plan | Frontier:
@@ -55,7 +56,8 @@ def _load_frontier(path: Path, error: PlanFormatError) -> Frontier:
         if "not a plan" not in str(error):
             raise error from None
         raise PlanFormatError(
-            f"{path} is neither a plan nor a frontier; `graphwright plan MODEL --cluster CLUSTER -o FILE` makes one"
+            f"{path} is neither a plan nor a frontier; `graphwright plan MODEL --cluster CLUSTER "
+            "-o FILE` makes one"
         ) from None
 
 
@@ -99,7 +101,8 @@ def check_model(plan: Plan, graph: Graph, path: Path, model: str) -> None:
 
     if plan.graph_hash != graph.hash:
         raise PlanMismatch(
-            f"{path} was planned for graph {plan.graph_hash[:12]}, but {model} is {graph.hash[:12]}; name the model that it was planned for, with "
-            "the same --batch-size and --small, or plan again"
+            f"{path} was planned for graph {plan.graph_hash[:12]}, but {model} is "
+            f"{graph.hash[:12]}; name the model that it was planned for, with the same "
+            "--batch-size and --small, or plan again"
         )
     check_plan(plan, graph)
