@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphwright.ir import TensorType
-from graphwright.plans import Partial, Sharding, whole_mesh
+from graphwright.machine import cluster
+from graphwright.plans import Partial, Replicated, Sharding, Split, whole_mesh
 from graphwright.tasks import Pricer, gather_then_slice, reshard
+from graphwright.tasks.resharding.states import FEW
 from reference_resharding import ReferenceSearch, cheapest_resharding
 from reshardings import (
     Formulas,
@@ -45,6 +47,7 @@ class Case:
         one_mesh: bool = False,
         sparse: bool = False,
         rich: bool = False,
+        deep: bool = False,
         even: bool = False,
     ) -> None:
         rng = Random(seed)
@@ -56,6 +59,11 @@ class Case:
                 self.cluster = random_cluster(rng)
             mesh = whole_mesh(self.cluster)
             shape = tuple(rng.randint(6, 12) for _ in range(rng.randint(1, 2)))
+        if deep:  # more bundles of axes than the search looks at in full
+            while len(whole_mesh(self.cluster).shape) <= FEW:
+                self.cluster = random_cluster(rng, most=32)
+            mesh = whole_mesh(self.cluster)
+            shape = tuple(rng.randint(4, 40) for _ in range(rng.randint(1, 3)))
         if even:  # by whatever twelve devices can be cut into
             shape = tuple(144 * size for size in shape)
         self.type = TensorType(shape, "float32")
@@ -102,6 +110,23 @@ def test_every_device_gets_what_the_target_says(case):
     state = run_hops(found.hops, case.terms, case.source, case.type.shape)
     assert (found.hops[-1].hop.target if found.hops else case.source) == case.target
     check_state(state, case.target, case.whole)
+
+
+@many
+@given(cases(deep=True))
+def test_every_device_of_many_axes_gets_what_the_target_says(case):
+    found = case.reshard()
+    state = run_hops(found.hops, case.terms, case.source, case.type.shape)
+    check_state(state, case.target, case.whole)
+
+
+def test_a_dim_in_given_pieces_is_not_cut_further():
+    mesh = whole_mesh(cluster("v100-2x8"))
+    pieces = ((1, ((0, 25), (25, 75))),)
+    source = Sharding(mesh, (Split(0), Split(1), Replicated(), Replicated()), pieces)
+    target = Sharding(mesh, (Replicated(), Replicated(), Replicated(), Split(1)))
+    found = reshard(cluster("v100-2x8"), Formulas(), TensorType((4, 75), "float32"), source, target)
+    assert found.hops[-1].hop.target == target
 
 
 @many

@@ -156,10 +156,13 @@ def filled(key: int, bits: int, placement: int) -> int:
 @compiled
 def settled(s: Record, key: int) -> int:
     """The state with all that is whole cut as the target wants it, where the cuts outside of it are
-    there already.
+    there already and the dim is not cut into given pieces.
     """
     count, rank = s.num_bundles, s.rank
     broken = 0
+    for i in range(count):
+        if code(key, i) >= rank:
+            broken |= 1 << s.dims[code(key, i)].dim
     for i in range(count):
         own, then = code(key, i), s.bundles[i].target
         if own == REPLICATED and 0 <= then < rank and not (broken >> then) & 1:
