@@ -82,9 +82,9 @@ def random_graph(rng: Random, num_nodes: int = 12) -> Graph:
     return build.build([pool[-1], *updates.values()], updates)
 
 
-def two_pass_graph(rng: Random, num_nodes: int = 16) -> Graph:
+def two_pass_graph(rng: Random, num_nodes: int = 16, size: int = 6) -> Graph:
     """A forward pass with many views, and a backward pass that reads what that has made, its views and its weights."""
-    build, square = GraphBuilder(), matrix(6, 6)
+    build, square = GraphBuilder(), matrix(size, size)
     weights = [build.add_input(f"w{n}", square, Role.PARAMETER) for n in range(3)]
     pool = [build.add_input("x", square), *weights]
     forward = num_nodes // 2

@@ -188,6 +188,13 @@ class Cluster:
         """Bytes/s of each resource, 0 for devices."""
         return self._topology.resource_bandwidths
 
+    def resource_classes(self, period: int) -> NDArray[np.int32]:
+        """The class of each resource where devices at a distance of `period` are alike.
+
+        Those of devices come first, numbered as the first `period` devices are.
+        """
+        return self._topology.classes(period)
+
     def kinds(self) -> dict[Device, int]:
         """The number of devices of each kind."""
         kinds: dict[Device, int] = {}

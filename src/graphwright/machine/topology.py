@@ -227,6 +227,22 @@ class Topology:
                 names += (f"{name} to-host", f"{name} from-host")
         return tuple(names)
 
+    def classes(self, period: int) -> NDArray[np.int32]:
+        """Numbers for the resources, equal for those that devices at a distance of multiples of
+        `period` have alike; devices first, by their number modulo the period."""
+        names: list[tuple[object, ...]] = [(d % period,) for d in range(self.num_devices)]
+        for depth, (level, stride) in enumerate(zip(self.levels, self.strides, strict=True)):
+            width = stride * level.count if level.shared else stride
+            for first in range(0, self.num_devices, width):
+                ports = ("bus",) if level.shared else ("out", "in")
+                names += [(depth, first % period, port) for port in ports]
+        names += [("link", end) for end in range(2 * len(self.links))]
+        if self.host is not None:
+            ways = ("to-host", "from-host")
+            names += [(way, d % period) for d in range(self.num_devices) for way in ways]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return np.array([numbers[name] for name in names], dtype=np.int32)
+
     @cached_property
     def resource_bandwidths(self) -> NDArray[np.float64]:
         """Bytes/s of every resource; 0 for devices."""

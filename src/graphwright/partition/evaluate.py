@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from graphwright.ir import Graph
 from graphwright.plans import Plan, figures_of
-from graphwright.simulate import Simulator, figures
+from graphwright.simulate import Simulator
 from graphwright.tasks import Costs, GraphFacts
 
 
@@ -21,7 +21,7 @@ def with_figures(
 ) -> Plan:
     """The plan with its figures, beside the additive estimate, (seconds, bytes), that a search went
     by."""
-    return replace(plan, figures=figures(simulator.run(plan), estimate))
+    return replace(plan, figures=simulator.figures(plan, estimate))
 
 
 def largest_tensors(graph: Graph, count: int = 5) -> Sequence[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -11,13 +12,23 @@ from graphwright.errors import InvalidMeasurement, PlanMismatch
 from graphwright.ir import Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
-from graphwright.plans import Along, Plan, Strategy, make_plan
+from graphwright.plans import Along, Figures, Plan, Strategy, make_plan
 from graphwright.rewrite import graph_of_plan
 from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
+from graphwright.simulate.predicted import figures
 from graphwright.simulate.timeline import Timeline
-from graphwright.tasks import Costs, Expansion, GraphFacts, Templates, assemble
+from graphwright.tasks import (
+    Costs,
+    Expansion,
+    GraphFacts,
+    NotSymmetric,
+    SymmetricTemplates,
+    Templates,
+    assemble,
+    periods,
+)
 
 
 def simulate(
@@ -69,11 +80,22 @@ class Simulator:
 
     def __init__(self, facts: GraphFacts, cluster: Cluster, costs: Costs) -> None:
         self.facts, self.costs = facts, costs
-        self.cache = Templates(cluster, costs)
+        self.templates = Templates(cluster, costs)
+        self.symmetric = [SymmetricTemplates(cluster, costs, p) for p in periods(cluster)]
 
     def run(self, plan: Plan) -> Timeline:
-        """The timeline of one step."""
-        expansion = Expansion(self.facts, plan, self.costs, self.cache)
+        """The timeline of one step, device by device."""
+        return self._run(plan, self.templates)
+
+    def figures(self, plan: Plan, estimate: tuple[float, float] | None = None) -> Figures:
+        """The figures of one step; devices that do the same are timed once."""
+        for templates in self.symmetric:
+            with suppress(NotSymmetric):
+                return figures(self._run(plan, templates), estimate)
+        return figures(self.run(plan), estimate)
+
+    def _run(self, plan: Plan, templates: Templates) -> Timeline:
+        expansion = Expansion(self.facts, plan, self.costs, templates)
         tasks = assemble(expansion)
         times = schedule(tasks)
         return Timeline(

@@ -43,6 +43,7 @@ from graphwright.tasks.resharding import (
     states,
     tariff_of,
 )
+from graphwright.tasks.symmetry import NotSymmetric, SymmetricTemplates, periods
 from graphwright.tasks.templates import Templates
 
 

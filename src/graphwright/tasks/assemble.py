@@ -89,6 +89,6 @@ class _Layout:
             load=join_arrays(c["load"], np.int64),
             values=self.memory.finish(self.num_tasks),
             labels=tuple(self.labels),
-            resource_names=self.blocks.x.cluster.resources,
-            num_devices=self.blocks.x.cluster.num_devices,
+            resource_names=self.blocks.x.cache.resource_names,
+            num_devices=self.blocks.x.cache.num_devices,
         )

@@ -55,13 +55,15 @@ class Tasks:
 class Movement(Tasks):
     """The tasks of a resharding.
 
-    `buffer_*` are its buffers, `source_uses` the (source place, task) that read the source's own
+    `source_device` and `target_device` are at the places of the two meshes, `buffer_*` its buffers, `source_uses` the (source place, task) that read the source's own
     memory. `result` is, for every target place, the buffer that holds the result, or EXTERNAL where
     the source's memory at `result_place` does.
     """
 
     source: Sharding
     target: Sharding
+    source_device: Ints
+    target_device: Ints
     hops: tuple[Hop, ...]
     reads: tuple[Ints, Ints]
     edges: tuple[Ints, Ints]
@@ -161,6 +163,8 @@ class _Layout:
         return Movement(
             source=self.source,
             target=self.target,
+            source_device=device_array(self.source.mesh),
+            target_device=device_array(self.target.mesh),
             hops=tuple(hops),
             kind=np.array(self.kinds, dtype=np.uint8),
             duration=np.array(self.durations, dtype=np.int64),

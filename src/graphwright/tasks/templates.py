@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 
 from graphwright.ir import CONSTANT_OP, TensorType
 from graphwright.machine import Cluster
-from graphwright.plans import Sharding, device_array
+from graphwright.plans import Mesh, Sharding, device_array, local_bytes
 from graphwright.tasks.costs import Costs, Pooled
-from graphwright.tasks.movement import Movement, Tasks, movement, picoseconds
+from graphwright.tasks.movement import (
+    Ints,
+    Movement,
+    Tasks,
+    common_places,
+    movement,
+    picoseconds,
+)
 from graphwright.tasks.placing import Placed
 from graphwright.tasks.resharding import Order, reshard
 
@@ -28,6 +35,7 @@ class Templates:
         kinds = list(dict.fromkeys(cluster.devices))
         self.kinds = kinds
         self.kind_of = np.array([kinds.index(d) for d in cluster.devices], dtype=np.int64)
+        self.num_devices, self.resource_names = cluster.num_devices, cluster.resources
         self._calls: dict[tuple[str, Placed], Tasks] = {}
         self._movements: dict[tuple[TensorType, Sharding, Sharding, bool, Order], Movement] = {}
 
@@ -37,6 +45,18 @@ class Templates:
             self._calls.clear()
             self._movements.clear()
 
+    def devices(self, mesh: Mesh) -> Ints:
+        """The device at each place of a mesh."""
+        return device_array(mesh)
+
+    def common_places(self, first: Mesh, second: Mesh) -> tuple[Ints, Ints]:
+        """The places in two meshes of the devices that are in both."""
+        return common_places(first, second, self.num_devices)
+
+    def local_bytes(self, sharding: Sharding, type: TensorType) -> NDArray[np.int64]:
+        """The bytes at each place of a sharding."""
+        return local_bytes(sharding, type)
+
     def call(self, op: str, placed: Placed, is_view: bool) -> Tasks:
         """The parts of an operator, one for each device in the order of the mesh.
 
@@ -45,8 +65,8 @@ class Templates:
         tasks = self._calls.get((op, placed))
         if tasks is None:
             computes = not is_view and op != CONSTANT_OP
-            tasks = _parts(placed, self._durations(op, placed, computes))
-            self._calls[op, placed] = tasks
+            durations = self._durations(op, placed, computes)
+            tasks = self._calls[op, placed] = self._parts(device_array(placed.mesh), durations)
         return tasks
 
     def movement(
@@ -79,16 +99,14 @@ class Templates:
                     table[c, k] = picoseconds(seconds)
         return table[placed.class_of, self.kind_of[device_array(placed.mesh)]]
 
-
-def _parts(placed: Placed, duration: NDArray[np.int64]) -> Tasks:
-    devices, count = device_array(placed.mesh), len(duration)
-    busy = bool(duration.any())
-    return Tasks(
-        kind=np.zeros(count, np.uint8),
-        duration=duration,
-        device=devices,
-        nbytes=np.zeros(count, np.int64),
-        resource_ptr=np.arange(count + 1, dtype=np.int64) * int(busy),
-        resource=devices if busy else devices[:0],
-        load=np.zeros(count if busy else 0, np.int64),
-    )
+    def _parts(self, devices: Ints, duration: NDArray[np.int64]) -> Tasks:
+        count, busy = len(duration), bool(duration.any())
+        return Tasks(
+            kind=np.zeros(count, np.uint8),
+            duration=duration,
+            device=devices,
+            nbytes=np.zeros(count, np.int64),
+            resource_ptr=np.arange(count + 1, dtype=np.int64) * int(busy),
+            resource=devices if busy else devices[:0],
+            load=np.zeros(count if busy else 0, np.int64),
+        )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from graphwright.plans import device_array
 from graphwright.tasks.blocks.block import (
     NO_PAIRS,
     Block,
@@ -57,7 +56,7 @@ class Computation:
 
     @property
     def reads_from(self) -> Pairs:
-        return device_array(self.placed.mesh), every_place(self.tasks.num_tasks)[1]
+        return self.tasks.device, every_place(self.tasks.num_tasks)[1]
 
     @property
     def works_on(self) -> Pairs:

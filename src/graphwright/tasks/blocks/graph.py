@@ -21,7 +21,8 @@ from graphwright.tasks.blocks.block import Block, BlockName, Ints, Pairs, join_p
 from graphwright.tasks.blocks.computation import Computation, make_computation
 from graphwright.tasks.blocks.move import find_moves
 from graphwright.tasks.expansion import Copy, Expansion
-from graphwright.tasks.movement import common_places, join_on_device
+from graphwright.tasks.movement import join_on_device
+from graphwright.tasks.templates import Templates
 
 Origin = BlockName | str
 """A block, or an input of the graph where it lives."""
@@ -88,7 +89,7 @@ class Blocks:
             yield from self._arrivals(copy, readers, among)
         for name in block.after:
             if among is None or name in among:
-                yield name, *_device_by_device(self[name], block, self.x.cluster.num_devices)
+                yield name, *_device_by_device(self[name], block, self.x.cache)
 
     def _arrivals(
         self, copy: Copy, readers: Pairs, among: Collection[BlockName] | None
@@ -185,11 +186,11 @@ def _find_blocks(x: Expansion, tensor: str) -> dict[Copy, Block]:
     return found
 
 
-def _device_by_device(before: Block, after: Block, size: int) -> Pairs:
+def _device_by_device(before: Block, after: Block, templates: Templates) -> Pairs:
     """(task of the one, task of the other that waits for it) for every device that both are on."""
     match before, after:
         case Computation(), Computation():
-            return common_places(before.placed.mesh, after.placed.mesh, size)
+            return templates.common_places(before.placed.mesh, after.placed.mesh)
         case _:
             own, theirs = join_on_device(after.works_on, before.reads_from)
             return theirs, own

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.plans import CATEGORIES, Sharding, Values, device_array, local_bytes
+from graphwright.plans import CATEGORIES, Sharding, Values
 from graphwright.tasks.expansion import Copy, Expansion, resting
 
 Ints = NDArray[np.int32]
@@ -62,9 +62,10 @@ class MemoryLayout:
 
     def make(self, tensor: str, sharding: Sharding, persistent: bool = False) -> Ints:
         """Memory for a tensor in a sharding."""
-        nbytes = local_bytes(sharding, self.x.facts.graph.tensors[tensor].type)
+        cache = self.x.cache
+        nbytes = cache.local_bytes(sharding, self.x.facts.graph.tensors[tensor].type)
         category = self.x.facts.category(tensor)
-        return self.add(nbytes, device_array(sharding.mesh), category, persistent)
+        return self.add(nbytes, cache.devices(sharding.mesh), category, persistent)
 
     def add(
         self, nbytes: NDArray[np.int64], devices: Ints, category: int, persistent: bool = False

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.plans import Sharding, device_array, local_bytes
+from graphwright.plans import Sharding
 from graphwright.tasks.blocks.block import (
     NUMBER_BITS,
     BlockName,
@@ -85,13 +85,13 @@ class Move:
     @property
     def reads_from(self) -> Pairs:
         m = self.movement
-        return device_array(m.source.mesh)[m.reads[0]], m.reads[1]
+        return m.source_device[m.reads[0]], m.reads[1]
 
     @property
     def works_on(self) -> Pairs:
         m = self.movement
         read, tasks = self.reads_from
-        devices = np.concatenate([read, device_array(m.target.mesh)[m.gives[0]]])
+        devices = np.concatenate([read, m.target_device[m.gives[0]]])
         tasks = np.concatenate([tasks, m.gives[1]])
         each = np.unique(devices.astype(np.int64) * (m.num_tasks + 1) + tasks)
         devices, tasks = np.divmod(each, m.num_tasks + 1)
@@ -156,8 +156,8 @@ class Move:
     def _copy_slices(self, memory: MemoryLayout, values: Ints, own: NDArray[np.bool_]) -> None:
         """Part of what a device has, where the whole is not to be held for it."""
         m, type = self.movement, memory.x.facts.graph.tensors[self.tensor].type
-        whole = local_bytes(m.source, type)[np.where(own, m.result_place, 0)]
-        smaller = own & (local_bytes(m.target, type) < whole)
+        whole = memory.x.cache.local_bytes(m.source, type)[np.where(own, m.result_place, 0)]
+        smaller = own & (memory.x.cache.local_bytes(m.target, type) < whole)
         smaller[m.gives[0]] = False
         fresh = np.flatnonzero(smaller)
         if len(fresh):
@@ -168,8 +168,9 @@ class Move:
         self, memory: MemoryLayout, values: Ints, fresh: NDArray[np.intp], category: int
     ) -> None:
         """Memory for what some places have at the end."""
-        sizes = local_bytes(self.target, memory.x.facts.graph.tensors[self.tensor].type)[fresh]
-        values[fresh] = memory.add(sizes, device_array(self.target.mesh)[fresh], category)
+        type = memory.x.facts.graph.tensors[self.tensor].type
+        sizes = memory.x.cache.local_bytes(self.target, type)[fresh]
+        values[fresh] = memory.add(sizes, self.movement.target_device[fresh], category)
 
     def _bear_with_source(
         self, memory: MemoryLayout, values: Ints, fresh: NDArray[np.intp]
