@@ -125,17 +125,8 @@ def _is_fully_connected(coarse: Coarse, group: Group) -> bool:
     """Whether the lead multiplies by a matrix that is a parameter, or a view of one."""
     facts = coarse.facts
     node = facts.graph.nodes[group.slots[group.lead][0]]
-    for name in node.inputs:
-        while (
-            name is not None and name in facts.producer and facts.is_view[facts.producer[name][0]]
-        ):
-            maker = facts.graph.nodes[facts.producer[name][0]]
-            name = next((n for n in maker.inputs if n is not None), None)
-        if name is not None:
-            tensor = facts.graph.tensors[name]
-            if tensor.role is Role.PARAMETER and tensor.type.rank == 2:
-                return True
-    return False
+    read = (facts.graph.tensors[facts.root[name]] for name in node.inputs if name is not None)
+    return any(tensor.role is Role.PARAMETER and tensor.type.rank == 2 for tensor in read)
 
 
 def spartan(estimate: Estimate) -> Plan:

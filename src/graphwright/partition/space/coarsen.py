@@ -216,13 +216,7 @@ class _Coarsening:
 
     def _is_matrix(self, name: str) -> bool:
         """Whether a tensor is a parameter of two dims or more, or a view of one."""
-        made = self.facts.producer.get(name)
-        while made is not None and self.facts.is_view[made[0]]:
-            viewed = next((n for n in self.nodes[made[0]].inputs if n is not None), None)
-            if viewed is None:
-                return False
-            name, made = viewed, self.facts.producer.get(viewed)
-        tensor = self.graph.tensors[name]
+        tensor = self.graph.tensors[self.facts.root[name]]
         return tensor.role is Role.PARAMETER and tensor.type.rank >= 2
 
     # -- joining ----------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from graphwright.describe import Soap, soap, splits
 from graphwright.ir import Role
 from graphwright.machine import Cluster
 from graphwright.partition.space.coarsen import Coarse, Group, Weight
-from graphwright.partition.space.flows import storage
 from graphwright.partition.space.group_choices import GroupChoices, typical
 from graphwright.partition.space.options import Codes, Options, can_tile, options
 from graphwright.partition.space.strategies import Space
@@ -218,7 +217,7 @@ def _kinds(
 
 def _is_parameter(facts: GraphFacts, name: str) -> bool:
     """Whether a tensor is a view of a parameter."""
-    return facts.graph.tensors[storage(facts, name)].role is Role.PARAMETER
+    return facts.graph.tensors[facts.root[name]].role is Role.PARAMETER
 
 
 def _rows(

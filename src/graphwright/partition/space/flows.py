@@ -98,7 +98,7 @@ def find_flows(coarse: Coarse) -> Flows:
             maker, slot, output = residents[name][0], None, residents[name][1]
         else:
             maker, slot, output = coarse.group_of[made[0]], coarse.slot_of[made[0]], made[1]
-        held_as = storage(facts, name)
+        held_as = facts.root[name]
         there = (made is None or made[0] <= fullest) and held_as not in counted
         late = [g for g, found in readers.items() if any(r[2] for r in found)]
         if there and late and made is not None:
@@ -121,17 +121,6 @@ def find_flows(coarse: Coarse) -> Flows:
     return Flows(between=between, given=given, held=held)
 
 
-def storage(facts: GraphFacts, name: str) -> str:
-    """The tensor whose memory a view shares."""
-    made = facts.producer.get(name)
-    while made is not None and facts.is_view[made[0]]:
-        viewed = next((n for n in facts.graph.nodes[made[0]].inputs if n is not None), None)
-        if viewed is None:
-            return name
-        name, made = viewed, facts.producer.get(viewed)
-    return name
-
-
 def fullest_moment(facts: GraphFacts) -> int:
     """The node after which the most bytes are held, in the graph's own order on one device."""
     last: dict[str, int] = {}
@@ -139,7 +128,7 @@ def fullest_moment(facts: GraphFacts) -> int:
     for i, node in enumerate(facts.graph.nodes):
         for name in node.inputs:
             if name is not None:
-                last[storage(facts, name)] = i
+                last[facts.root[name]] = i
         for name in node.outputs:
             if not facts.is_view[i]:
                 birth[name] = i

@@ -35,19 +35,16 @@ class Served:
 
 def served(task_graph: TaskGraph, schedule: Schedule) -> Served:
     """Every resource's tasks, from the first to the last."""
-    g = task_graph
-    counts = np.bincount(g.resource, minlength=g.num_resources)
-    pointer = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    result = Served(
-        pointer=pointer,
-        tasks=np.empty(len(g.resource), np.int32),
-        load=np.empty(len(g.resource), np.int64),
+    g, order = task_graph, schedule.order
+    counts = np.diff(g.resource_ptr)[order]
+    turn = np.arange(len(g.resource)) - np.repeat(np.cumsum(counts) - counts, counts)
+    entry = np.repeat(g.resource_ptr[order], counts) + turn
+    by_resource = np.argsort(g.resource[entry], kind="stable")
+    return Served(
+        pointer=np.append(0, np.cumsum(np.bincount(g.resource, minlength=g.num_resources))),
+        tasks=np.repeat(order, counts)[by_resource],
+        load=g.load[entry][by_resource],
     )
-    serve(
-        schedule.order, g.resource_ptr, g.resource, g.load,
-        pointer.copy(), result.tasks, result.load,
-    )  # fmt: skip
-    return result
 
 
 def walk_back(
@@ -73,25 +70,6 @@ def walk_back(
         task = int(cause[task])
     tasks = np.array(path[::-1], np.int64)
     return tasks, queue[tasks]
-
-
-@compiled
-def serve(
-    order: Ints,
-    resource_ptr: Ints,
-    resource: Ints,
-    load: Ints,
-    place: Ints,
-    tasks: Ints,
-    loads: Ints,
-) -> None:
-    """Deal the tasks out to their resources; `place` is where each resource's next task goes."""
-    for t in order:
-        for i in range(resource_ptr[t], resource_ptr[t + 1]):
-            at = place[resource[i]]
-            tasks[at] = t
-            loads[at] = load[i]
-            place[resource[i]] = at + 1
 
 
 @compiled

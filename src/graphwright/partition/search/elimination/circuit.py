@@ -90,10 +90,6 @@ class Circuit:
     root: int
     pairs: tuple[Pair, ...]
 
-    @property
-    def num_slots(self) -> int:
-        return 1 + len(self.leaves) + len(self.operations)
-
     def slot_sizes(self) -> list[int]:
         """The number of entries of every slot."""
         sizes = [1, *(len(leaf.time) for leaf in self.leaves)]
