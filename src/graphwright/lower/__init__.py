@@ -1,4 +1,5 @@
-"""From plans to programs: what each rank calls, sends and receives, in the order that was simulated (Tofu section 6)."""
+"""From plans to programs: what each rank calls, sends and receives, in the simulated order (Tofu
+section 6)."""
 
 from graphwright.lower.lowering import Lowered, lower
 from graphwright.lower.moves import group_of, lower_hop

@@ -60,10 +60,10 @@ def fill_buckets(x: Expansion, waits: Waits, limit: int = BUCKET_BYTES) -> Waits
 
 def _heights(waits: Waits, order: list[int], is_sum: list[bool]) -> list[int]:
     """For every action the most sums that wait for it one after the other."""
-    found = [0] * len(order)
+    heights = [0] * len(order)
     for b in reversed(order):
-        found[b] = max((found[r] + is_sum[r] for r in waits.after(b).tolist()), default=0)
-    return found
+        heights[b] = max((heights[r] + is_sum[r] for r in waits.after(b).tolist()), default=0)
+    return heights
 
 
 def _joined(waits: Waits, buckets: list[list[int]]) -> Waits:

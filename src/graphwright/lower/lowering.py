@@ -143,11 +143,11 @@ class Lowered:
     @cached_property
     def shardings(self) -> dict[str, Sharding]:
         """Where every input lives between steps, and where every result is."""
-        found = {name: self.expansion.source(name) for name in self.graph.inputs}
+        shardings = {name: self.expansion.source(name) for name in self.graph.inputs}
         for name in sorted(self.expansion.facts.results):
             source = self.expansion.source(name)
-            found[name] = resting(source) if source.is_partial else source
-        return found
+            shardings[name] = resting(source) if source.is_partial else source
+        return shardings
 
     @cached_property
     def digest(self) -> str:

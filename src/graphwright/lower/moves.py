@@ -34,9 +34,7 @@ from graphwright.tasks import Hop, Order, changed_axes, fetch
 
 
 def group_of(mesh: Mesh, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The ranks that differ from one in their places along some axes only, in the order of these
-    axes.
-    """
+    """The ranks that differ from one along some axes only, in the order of these."""
     places = np.arange(len(mesh)).reshape(mesh.shape)
     here = list(np.unravel_index(mesh.devices.index(rank), mesh.shape))
     index = tuple(slice(None) if a in axes else here[a] for a in range(len(mesh.shape)))
@@ -64,9 +62,7 @@ def lower_hop(
 
 
 def _nests(hop: Hop) -> bool:
-    """Whether the parts of a group lie side by side in what they are parts of; parts with halos
-    overlap.
-    """
+    """Whether the parts of a group lie side by side; parts with halos overlap."""
     return hop.kind.reduces or not hop.source.pieces
 
 
@@ -79,9 +75,7 @@ def _collective(
     value: int,
     output: int,
 ) -> Collective:
-    """Along the axes that the hop changes: a reducer where there are terms, a dim and sizes where
-    there are parts.
-    """
+    """A collective along the changed axes: a reducer for terms, a dim and sizes for parts."""
     axis = changed_axes(hop)[0]
     before, after = hop.source.placements[axis], hop.target.placements[axis]
     reducer = before.reducer if isinstance(before, Partial) else "sum"
@@ -97,9 +91,7 @@ def _collective(
 
 
 def laid_out(what: Collective | Exchange, order: Order) -> Collective | Exchange:
-    """The same with the dims of values as they lie in memory: nothing is turned before it is sent,
-    or after.
-    """
+    """The same with dims as they lie in memory: nothing is turned to be sent."""
     if order is None:
         return what
     if isinstance(what, Collective):
@@ -121,9 +113,7 @@ def laid_out(what: Collective | Exchange, order: Order) -> Collective | Exchange
 
 
 def lower_slice(hop: Hop, type: TensorType, rank: int, value: int, output: int) -> Cut:
-    """The part of what a rank has that it needs: of a slice, or of an exchange in which nobody
-    lacks anything.
-    """
+    """The part that a rank needs of what it has: of a slice, or if nobody lacks anything."""
     have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
     mesh = hop.target.mesh
     here = np.unravel_index(mesh.devices.index(rank), mesh.shape)
@@ -148,8 +138,8 @@ def _relative(region: Box, origin: Box) -> Box:
 
 
 def _common(a: Box, b: Box) -> Box | None:
-    found = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
-    return found if all(start < stop for start, stop in found) else None
+    common = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return common if all(start < stop for start, stop in common) else None
 
 
 def _within(
@@ -162,9 +152,7 @@ def _within(
     output: int,
     tag: int,
 ) -> Exchange:
-    """Everybody in a group gets what it needs from those who have it, each region from the first
-    who has.
-    """
+    """Everybody in a group gets what it lacks, each region from the first who has it."""
     have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
     sends: list[tuple[int, Box]] = []
     receives: list[tuple[int, Box]] = []
@@ -199,17 +187,17 @@ def _exchange(
     tag: int,
 ) -> Exchange:
     """The regions that a rank sends, receives and has itself."""
-    found = fetch(cluster, type.shape, hop.source, hop.target)
+    fetches = fetch(cluster, type.shape, hop.source, hop.target)
     have = None if value is None else _box(hop.source, type, rank)
     need = None if output is None else _box(hop.target, type, rank)
     sends: list[tuple[int, Box]] = []
     receives: list[tuple[int, Box]] = []
     own: list[tuple[Box, Box]] = []
-    mine = (found.senders == rank) | (found.receivers == rank)
+    mine = (fetches.senders == rank) | (fetches.receivers == rank)
     for sender, receiver, bounds in zip(
-        found.senders[mine].tolist(),
-        found.receivers[mine].tolist(),
-        found.regions[mine],
+        fetches.senders[mine].tolist(),
+        fetches.receivers[mine].tolist(),
+        fetches.regions[mine],
         strict=True,
     ):
         region = as_box(bounds)

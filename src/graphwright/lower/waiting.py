@@ -1,8 +1,10 @@
 """What a rank waits for before anybody reads it, so that it holds no more than in the simulation.
 
-A transfer that has begun holds what it sends and the copies around it until it is waited for. In the simulation that ends with the transfer; a program that waits
-where the result is first read holds it longer, transfer by transfer, and so would need more memory than its plan says. Waiting at once would cost time: what is small
-may stay under way. Sums are made in place and hold nothing more than their result.
+A transfer that has begun holds what it sends and the copies around it until it is waited for. In
+the simulation that ends with the transfer; a program that waits where the result is first read
+holds it longer, transfer by transfer, and so would need more memory than its plan says. Waiting at
+once would cost time: what is small may stay under way. Sums are made in place and hold nothing more
+than their result.
 
     begin gather a           3 MB, ended in the simulation before mm
     begin gather b           1 MB, the same
@@ -15,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SLACK, LEAST_SLACK = 0.03, 256 * 1024
-"""What may be held longer than in the simulation: a share of a plan's memory, and bytes in any case."""
+"""What may be held longer than in the simulation: a share of a plan's memory, some bytes anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class _Transfer:
 
 @dataclass(slots=True)
 class UnderWay:
-    """The transfers of a rank that nobody has waited for, by the number of the instruction that began them, the oldest first."""
+    """A rank's transfers that nobody has waited for, by the instruction that began each."""
 
     limit: float
     transfers: dict[int, _Transfer] = field(default_factory=dict)
@@ -53,7 +55,7 @@ class UnderWay:
         if self.nbytes <= self.limit:
             return []
         late = [number for number, transfer in self.transfers.items() if transfer.end <= now]
-        excess, found = sum(self.transfers[number].nbytes for number in late), []
+        excess, overdue = sum(self.transfers[number].nbytes for number in late), []
         for number in late:
             if excess <= self.limit:
                 break
@@ -62,5 +64,5 @@ class UnderWay:
                 del self.began[ended.output]
             excess -= ended.nbytes
             self.nbytes -= ended.nbytes
-            found.append(number)
-        return found
+            overdue.append(number)
+        return overdue

@@ -150,8 +150,8 @@ class Recursive(OnePlan):
     """The least bytes, one axis at a time, nothing replicated."""
 
     def plan(self, context: Context) -> Plan:
-        found = recursive(context.coarse, context.cluster, context.costs)
-        return replace(found.plan, algorithm=self.name)
+        recursion = recursive(context.coarse, context.cluster, context.costs)
+        return replace(recursion.plan, algorithm=self.name)
 
 
 @algorithm("icml18", "system", whose="Jia et al. 2018, as Tofu compares with it")

@@ -2,7 +2,7 @@
 would cost with everything else as it is.
 
 cost of a group    its own time, and half of what moves between it and each neighbour
-runner-up          the configuration with the least time of the whole, among all others of the group, neighbours unchanged
+runner-up          of all other configurations of the group the one with the least time of the whole
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class Reason:
 
 
 def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
-    """A reason for every group of a graph, in the order of the groups; plans that use some of the
-    devices only have none."""
+    """A reason for every group, in their order; plans on some of the devices have none."""
     check_plan(plan, coarse.facts.graph)
     estimate = make_estimate(coarse, plan.cluster, costs, plans=(plan,))
     choices = []
@@ -49,8 +48,8 @@ def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
         if number is None:
             node = coarse.facts.graph.nodes[group.slots[group.lead][0]]
             raise PlanMismatch(
-                f"{node.name} ({node.op}) runs on some of the devices only, or differs between time steps: such a plan has no additive "
-                "estimate to explain; simulate it instead"
+                f"{node.name} ({node.op}) runs on some of the devices only, or differs between "
+                "time steps: such a plan has no additive estimate to explain; simulate it instead"
             )
         choices.append(number)
     return [_reason(estimate, choices, g) for g in range(len(coarse.groups))]
@@ -74,10 +73,10 @@ def assignment_of(estimate: Estimate, number: int) -> Assignment | None:
 
 
 def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:
-    group, found = estimate.coarse.groups[g], estimate.all[g]
+    group, every = estimate.coarse.groups[g], estimate.all[g]
     own = estimate.unary(g)
     time, memory = own.time[:, 0].copy(), own.memory[:, 0].copy()
-    moving = np.zeros(len(found))
+    moving = np.zeros(len(every))
     for u, v in _neighbours(estimate, g):
         table = estimate.pair(min(u, v), max(u, v))
         if table is None:
@@ -88,15 +87,15 @@ def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:
         memory = memory + held
     total = time + moving
     chosen = choices[g]
-    rest = np.delete(np.arange(len(found)), chosen)
+    rest = np.delete(np.arange(len(every)), chosen)
     best = int(rest[np.argmin(total[rest])]) if len(rest) else None
     return Reason(
         group=group,
-        strategy=found.strategy(chosen, group.lead),
+        strategy=every.strategy(chosen, group.lead),
         compute_time=float(time[chosen]),
         moving_time=float(moving[chosen]) / 2,
         memory=float(memory[chosen]),
-        instead=None if best is None else found.strategy(best, group.lead),
+        instead=None if best is None else every.strategy(best, group.lead),
         extra_time=0.0 if best is None else float(total[best] - total[chosen]),
         extra_memory=0.0 if best is None else float(memory[best] - memory[chosen]),
     )
@@ -105,15 +104,14 @@ def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:
 def _across(
     time: NDArray[np.float64], memory: NDArray[np.float64], first: bool, other: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The first option of a pair's table, for every configuration of one group and one of the
-    other."""
+    """The first option of a pair's table, given the configuration of the other group."""
     if first:
         return time[:, other, 0], memory[:, other, 0]
     return time[other, :, 0], memory[other, :, 0]
 
 
 def _neighbours(estimate: Estimate, g: int) -> list[Pair]:
-    found = {
+    pairs = {
         (min(a, b), max(a, b)) for a, b in estimate.tables.flows.between if g in (a, b) and a != b
     }
-    return sorted(found)
+    return sorted(pairs)

@@ -58,8 +58,8 @@ COMPARED = (*RECIPES, "tofu", "optcnn")
 class Search:
     """How to search; the command line, the API and the notes of a frontier read these.
 
-    algorithm   its name, "frontier" (TensorOpt), "mcmc" (FlexFlow), "tofu", ..., or the algorithm itself
-                as a value with options of its own, such as `Annealing(budget=10)`
+    algorithm   its name, "frontier" (TensorOpt), "mcmc" (FlexFlow), "tofu", ..., or a value with
+                options of its own, such as `Annealing(budget=10)`
     memory      bytes that a device may hold, "14.5GB", or None for its own memory over `margin`
     points      how many plans of the estimated frontier are simulated
     baselines   plans to compare with; `RECIPES` are what people do, `SYSTEMS` what others find; by
@@ -186,8 +186,7 @@ def plan(
 
 
 def make_search(options: Mapping[str, object]) -> Search:
-    """The search with these options; refuses unknown ones, and those that an algorithm given as a
-    value has itself."""
+    """The search with these options; refuses unknown ones, and those given twice."""
     algorithm = options.get("algorithm")
     if isinstance(algorithm, Algorithm):
         twice = [name for name in ("points", "precision", "seed", "space") if name in options]
@@ -249,9 +248,9 @@ class _Planning:
         ]
         if not self._late() or not compared:
             known = tuple(p for p in compared.values() if not _on_some(p))
-            found = self.how.find_algorithm().candidates(replace(self.context, known=known))
-            queue += found.plans
-            self.notes += found.notes
+            candidates = self.how.find_algorithm().candidates(replace(self.context, known=known))
+            queue += candidates.plans
+            self.notes += candidates.notes
         simulated = self._simulate(queue)
         others = dict(zip(compared, simulated, strict=False))
         return make_frontier(simulated, others=others, notes=self.notes)
@@ -314,7 +313,7 @@ def sizes_of(cluster: Cluster, counts: Iterable[int] | None = None) -> dict[int,
 
     Sizes that it cannot have, such as 11 devices of nodes with 8, are left out.
     """
-    found: dict[int, Cluster] = {}
+    sizes: dict[int, Cluster] = {}
     for count in range(1, cluster.num_devices + 1) if counts is None else counts:
         if type(count) is not int or count < 1:
             raise InvalidOption(f"{count!r} is no number of devices")
@@ -327,17 +326,16 @@ def sizes_of(cluster: Cluster, counts: Iterable[int] | None = None) -> dict[int,
         else:
             levels[cluster.levels[0].name] = left
             try:
-                found[count] = cluster.resized(levels)
+                sizes[count] = cluster.resized(levels)
             except GraphwrightError:
                 continue
-    return found
+    return sizes
 
 
 def _fewest_devices(
     graph: Graph, cluster: Cluster, how: Search, costs: Costs, progress: Progress | None
 ) -> Plan:
-    """TensorOpt's mini-parallelism: halve what is left until the fewest devices are known on which
-    something fits."""
+    """TensorOpt's mini-parallelism: the fewest devices that something fits, by bisection."""
     sizes = sizes_of(cluster)
     counts = sorted(sizes)
     low, high = 0, len(counts) - 1

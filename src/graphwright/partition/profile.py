@@ -100,15 +100,19 @@ def profile(
         if report is not None:
             report(f"{count} devices", number, len(sizes))
         try:
-            found = plan(graph, size, objective="time", costs=costs, **search)  # type: ignore[call-overload]
+            fastest = plan(  # type: ignore[call-overload]
+                graph, size, objective="time", costs=costs, **search
+            )
         except DoesNotFit as error:
             rows.append(
                 Row(num_devices=count, time=None, memory=error.needed, cost=None, plan=None)
             )
             continue
-        figures = figures_of(found)
+        figures = figures_of(fastest)
         cost = None if size.price is None else size.price * count * figures.time / 3600
         rows.append(
-            Row(num_devices=count, time=figures.time, memory=figures.memory, cost=cost, plan=found)
+            Row(
+                num_devices=count, time=figures.time, memory=figures.memory, cost=cost, plan=fastest
+            )
         )
     return Profile(tuple(rows), on)

@@ -77,8 +77,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """Plans, each with the estimate, (seconds, bytes), that the search went by, if there was
-    one."""
+    """Plans, each with the estimate, (seconds, bytes), that the search had of it, if any."""
 
     plans: tuple[tuple[Plan, tuple[float, float] | None], ...]
     notes: tuple[str, ...] = ()

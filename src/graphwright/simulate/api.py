@@ -40,9 +40,10 @@ def simulate(
 ) -> Timeline:
     """How long one step takes, what each device and link does when, and what is in memory.
 
-    `plan` is a `Plan` or the file of one, or a strategy for each node by its name (nodes without one are replicated). `cluster` is a `Cluster`, the
-    name of one, or a TOML file; a plan's own if not given. Without `costs`, operators take what was measured for them on the
-    cluster's devices (`graphwright calibrate`), otherwise what their arithmetic and bytes suggest.
+    `plan` is a `Plan` or the file of one, or a strategy for each node by its name (nodes without
+    one are replicated). `cluster` is a `Cluster`, the name of one, or a TOML file; a plan's own if
+    not given. Without `costs`, operators take what was measured for them on the cluster's devices
+    (`graphwright calibrate`), otherwise what their arithmetic and bytes suggest.
 
     >>> timeline = gw.simulate(graph, plan)
     >>> timeline.makespan, timeline.memory.peak.max()
@@ -50,14 +51,15 @@ def simulate(
     """
     if not isinstance(graph, Graph):
         raise PlanMismatch(
-            f"{type(graph).__name__} is no graph; capture one with gw.capture, or read it with gw.load"
+            f"{type(graph).__name__} is no graph; "
+            "capture one with gw.capture, or read it with gw.load"
         )
     if isinstance(plan, str | Path) and str(plan).endswith(".json"):
         plan = Plan.load(plan)
     if not isinstance(plan, Plan | Mapping):
         raise PlanMismatch(
-            f"{plan!r} is no plan; give a Plan, a saved one's .json, or strategies by the names of nodes. "
-            "graphwright.partition makes some: data_parallel(graph, cluster)"
+            f"{plan!r} is no plan; give a Plan, a saved one's .json, or strategies by the names of "
+            "nodes. graphwright.partition makes some: data_parallel(graph, cluster)"
         )
     model = CostModel() if costs is None else costs
     if (
@@ -123,8 +125,8 @@ def _on_cluster(
         return plan
     if on.num_devices != plan.cluster.num_devices:
         raise PlanMismatch(
-            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {on.name} has "
-            f"{on.num_devices}; plan again for it"
+            f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), "
+            f"but {on.name} has {on.num_devices}; plan again for it"
         )
     return replace(plan, cluster=on)
 

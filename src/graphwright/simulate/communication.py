@@ -1,15 +1,19 @@
-"""How long a hop's transfers take: by a formula over the links, or by a table of what was measured (TensorOpt section 3.2).
+"""How long a hop's transfers take: by a formula over the links, or by a table of what was measured
+(TensorOpt section 3.2).
 
 The formula, for transfers that start together and share links:
 
-    seconds = sum over the levels crossed of phases * ceil(log2 span) * latency  +  max over links of load / bandwidth
+    seconds = sum over the levels crossed  of  phases * ceil(log2 span) * latency
+            + max over links               of  load / bandwidth
 
-An all-reduce has two phases (reduce-scatter, then all-gather), every other transfer one. A message passes one path, so it
-waits for the outermost level alone; over an explicit link it waits for that link.
+An all-reduce has two phases (reduce-scatter, then all-gather), every other transfer one. A message
+passes one path, so it waits for the outermost level alone; over an explicit link it waits for that
+link.
 
-A table holds seconds at sizes of 2^i bytes, for one kind of collective over one device partitioning: `spans` says how
-many members of every level a group spans, `contenders` how many groups share the busiest link. Between two measured sizes
-the *bandwidth* is interpolated, below the first the time stays what it is (latency), above the last the bandwidth does:
+A table holds seconds at sizes of 2^i bytes, for one kind of collective over one device
+partitioning: `spans` says how many members of every level a group spans, `contenders` how many
+groups share the busiest link. Between two measured sizes the *bandwidth* is interpolated, below the
+first the time stays what it is (latency), above the last the bandwidth does:
 
     bandwidth |            ,----o........      o  measured
               |        ,o-'                    -  interpolated
@@ -67,7 +71,7 @@ def _rounds(kind: transfers.TransferKind, span: int) -> int:
     return kind.phases * ceil(log2(span)) if span > 1 else 0
 
 
-# -- measured tables ----------------------------------------------------------------------------------
+# -- measured tables -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def record_collectives(
     contenders: int,
     seconds: Mapping[int, float],
 ) -> None:
-    """Keep measured seconds by size in bytes, each a power of two, for one kind over one device partitioning."""
+    """Keep measured seconds by size, a power of two of bytes, for one kind and partitioning."""
     where = f"{kind} over {signature(tuple(spans), contenders)} of {cluster.name}"
     if kind not in COLLECTIVES:
         raise InvalidMeasurement(
@@ -130,7 +134,8 @@ def record_collectives(
     names = [level.name for level in cluster.levels]
     if len(spans) != len(names) or any(type(n) is not int or n < 1 for n in spans):
         raise InvalidMeasurement(
-            f"{where}: give one span, 1 or more, for each of the levels {', '.join(names)}; got {spans!r}"
+            f"{where}: give one span, 1 or more, for each of the levels {', '.join(names)}; "
+            f"got {spans!r}"
         )
     if type(contenders) is not int or contenders < 1:
         raise InvalidMeasurement(f"{where}: {contenders!r} groups on a link; 1 is the least")

@@ -4,7 +4,8 @@
                that of the table that a preset with such a device ships
     roofline   max(operations / rate of the widest float, bytes / memory bandwidth) + launch
 
-Views move nothing and constants are there before the step, so both take no time. Transfers are in `communication`.
+Views move nothing and constants are there before the step, so both take no time. Transfers are in
+`communication`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ Key = tuple[str, str, Types]
 class CostModel:
     """Seconds for what tasks do; implements `tasks.Costs`.
 
-    Measurements come from `store`, by default the user's own (see `machine.Store`), read in bulk for every device
-    and cluster met; what is measured later is not seen. ``measured=False`` goes by formulas alone. `num_measured` and
-    `num_estimated` count the distinct calls asked for so far.
+    Measurements come from `store`, by default the user's own (see `machine.Store`), read in bulk
+    for every device and cluster met; what is measured later is not seen. ``measured=False`` goes by
+    formulas alone. `num_measured` and `num_estimated` count the distinct calls asked for so far.
     """
 
     def __init__(self, store: Store | None = None, *, measured: bool = True) -> None:
@@ -88,7 +89,7 @@ class CostModel:
         return self._measurements_of(device.name).get((op, text, spell_types(types)))
 
     def _known(self, device: Device) -> dict[Key, float]:
-        """The seconds found so far for a device, shared by equal ones; hashing a device is slow, its identity is not."""
+        """The seconds known for a device: by its identity, as hashing a device is slow."""
         known = self._by_device.setdefault(device, {})
         self._by_identity[id(device)] = (device, known)  # kept, so that the identity stays its own
         return known
@@ -138,9 +139,10 @@ class CostModel:
 
 
 def rate_dtype(types: Types) -> str:
-    """The dtype whose arithmetic rate counts: the widest float of the call; float32 where there is none.
+    """The dtype whose rate counts: the widest float of the call, float32 where there is none.
 
-    A tensor without dims does not count beside one that has some, as it does not in PyTorch's promotion of types.
+    A tensor without dims does not count beside one that has some, as it does not in PyTorch's
+    promotion of types.
     """
     floats = [t for t in (*types.inputs, *types.outputs) if t is not None and _is_float(t.dtype)]
     wide = [t for t in floats if t.shape] or floats
@@ -164,7 +166,9 @@ def _spell(type: TensorType | None) -> str:
 
 
 METHOD = 5
-"""Counts the ways in which calls have been measured; since the second one, beside what the other ranks do and with inputs that no cache holds, since the fourth in sweeps and with memory that is there, since the fifth with masks in runs."""
+"""Counts the ways in which calls have been measured: since the second one beside what the other
+ranks do and with inputs that no cache holds, since the fourth in sweeps and with memory that is
+there, since the fifth with masks in runs."""
 
 
 @cache
@@ -179,6 +183,7 @@ def torch_version() -> str:
 def measured_with() -> str:
     """Whose measurements count: the release of PyTorch, and the way of measuring.
 
-    Builds of one release share their measurements: a GPU's are made by a CUDA build, and often used by a CPU build.
+    Builds of one release share their measurements: a GPU's are made by a CUDA build, and often used
+    by a CPU build.
     """
     return f"{torch_version()}, method {METHOD}"

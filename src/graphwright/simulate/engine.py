@@ -4,14 +4,14 @@ The law of a schedule, which the incremental simulation of `delta` obeys to the 
 
     ready[t]   the latest end among the predecessors of t; 0 without any
     order      all tasks, sorted by (ready, key)
-    start[t]   the later of ready[t] and the end of the previous task, in that order, on each of t's resources
+    start[t]   the later of ready[t] and, on each of t's resources, the end of the task before it
     end[t]     start[t] + duration[t]
 
-Every resource is thus a queue: first ready, first served. A task with several resources occupies all of them from its
-start to its end; one without any starts when it is ready.
+Every resource is thus a queue: first ready, first served. A task with several resources occupies
+all of them from its start to its end; one without any starts when it is ready.
 
-A queue of the ready tasks gives the order by itself: a successor is ready no earlier than its predecessor, and its
-key is greater even where both are ready at one time (`simulate_tasks`).
+A queue of the ready tasks gives the order by itself: a successor is ready no earlier than its
+predecessor, and its key is greater even where both are ready at one time (`simulate_tasks`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphwright.tasks import compiled
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """When every task is ready, starts and ends, in picoseconds, and the tasks in the order of (ready, key)."""
+    """When every task is ready, starts and ends (picoseconds); the tasks by (ready, key)."""
 
     ready: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -119,7 +119,7 @@ def simulate_tasks(
     end: Ints,
     order: Ints,
 ) -> int:
-    """Fill `ready` (zero on entry), `start`, `end` and `order`; returns how many tasks were reached."""
+    """Fill `ready` (zero on entry), `start`, `end`, `order`; returns how many were reached."""
     n = len(duration)
     free = np.zeros(num_resources, np.int64)
     waiting = indegree.copy()

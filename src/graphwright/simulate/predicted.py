@@ -1,8 +1,10 @@
-"""The figures of a simulated step that a plan keeps: what a frontier compares, and what its estimate is compared with.
+"""The figures of a simulated step that a plan keeps, for a frontier to compare.
 
-time                  the makespan                         compute_time          busy time of the busiest device
-memory, breakdown     the peak of the fullest device       communication_time    busy time of the busiest link
-nbytes                bytes that leave a device
+time                 the makespan
+memory, breakdown    the peak of the fullest device
+nbytes               bytes that leave a device
+compute_time         busy time of the busiest device
+communication_time   busy time of the busiest link
 """
 
 from __future__ import annotations

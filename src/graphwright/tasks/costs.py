@@ -19,10 +19,11 @@ from graphwright.plans import transfers
 class Traffic:
     """Transfers that run at once and share links.
 
-    `nbytes` is the size that a measurement would name: of the tensor that one group gathers, reduces or exchanges, or of the one message.
-    `spans` says, for every level of the cluster, how many of its members one group spans; `contenders` how many groups
-    are on the busiest link. `loads` are the bytes on each of the `resources`; `floor` is what they take at least, in seconds, on the
-    slowest stretch of their routes, which may lie inside what a link connects.
+    `nbytes` is the size that a measurement would name: of the tensor that one group gathers,
+    reduces or exchanges, or of the one message. `spans` says, for every level of the cluster, how
+    many of its members one group spans; `contenders` how many groups are on the busiest link.
+    `loads` are the bytes on each of the `resources`; `floor` is what they take at least, in
+    seconds, on the slowest stretch of their routes, which may lie inside what a link connects.
     """
 
     cluster: Cluster
@@ -38,8 +39,8 @@ class Traffic:
 class Costs(Protocol):
     """Seconds for what the tasks do.
 
-    A model that knows measurements has `formulas`, another one that does not: by that the hops between two shardings are chosen, so that what is
-    simulated on one machine is what runs on all.
+    A model that knows measurements has `formulas`, another one that does not: by that the hops
+    between two shardings are chosen, so that what is simulated on one machine is what runs on all.
     """
 
     def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
@@ -52,11 +53,12 @@ class Costs(Protocol):
 
 
 BUCKET_BYTES = 4 << 20
-"""So much of a device's memory goes into one bucket of small sums; what is larger than half of it goes by itself (`lower.buckets`)."""
+"""The most bytes in one bucket of small sums; a sum beyond half of it goes by itself
+(`lower.buckets`)."""
 
 
 class Pooled:
-    """Costs of gradients where devices do not overlap: a small sum takes its share of what a bucket takes, as it goes in one.
+    """Costs of gradients where devices do not overlap: a small sum takes its share of a bucket.
 
     Where devices overlap, computing hides what starting many sums takes.
     """
@@ -89,5 +91,5 @@ class Pooled:
 
 def formulas_of(costs: Costs) -> Costs:
     """The cost model without measurements."""
-    found: Costs = getattr(costs, "formulas", costs)
-    return found
+    formulas: Costs = getattr(costs, "formulas", costs)
+    return formulas

@@ -124,27 +124,27 @@ class Expansion:
 
         Each with the first node that needs it so, None for the end of the step.
         """
-        found: dict[tuple[Sharding, int], int | None] = {}
+        needs: dict[tuple[Sharding, int], int | None] = {}
         again: dict[Sharding, int] = {}
         facts = self.facts
         for reader, arg in facts.readers[name]:
             needed = self.placed[reader].inputs[arg]
             assert needed is not None
             if name not in self.reused:
-                found.setdefault((needed, 0), reader)
+                needs.setdefault((needed, 0), reader)
                 continue
             copy, first = self.reading(name, needed, reader), [reader]
             if not copy.turn:
-                found.setdefault((needed, 0), reader)
+                needs.setdefault((needed, 0), reader)
                 if facts.shows(reader, name, arg) and not facts.late[reader]:
                     copy, first = self._late_copy(name, needed), self._late_readers(reader)
             if copy == Copy(name, needed, 1) and first:
                 again[needed] = min(again.get(needed, first[0]), *first)
         for replaced in facts.replaces.get(name, ()):
-            found.setdefault((self.source(replaced), 0), None)
+            needs.setdefault((self.source(replaced), 0), None)
         if name in facts.results and self.source(name).is_partial:  # what the step returns is whole
-            found.setdefault((resting(self.source(name)), 0), None)
-        return found | {(needed, 1): first for needed, first in again.items()}
+            needs.setdefault((resting(self.source(name)), 0), None)
+        return needs | {(needed, 1): first for needed, first in again.items()}
 
     # -- which copies are kept --------------------------------------------------------------------
 
@@ -171,10 +171,10 @@ class Expansion:
         return self._reuse(name).kept if name in self.reused else None
 
     def _reuse(self, name: str) -> _Reuse:
-        found = self._reuses.get(name)
-        if found is None:
-            found = self._reuses[name] = self._find_reuse(name)
-        return found
+        reuse = self._reuses.get(name)
+        if reuse is None:
+            reuse = self._reuses[name] = self._find_reuse(name)
+        return reuse
 
     def _find_reuse(self, name: str) -> _Reuse:
         facts, kept, made = self.facts, self.keep.get(name), self.facts.producer.get(name)
@@ -219,7 +219,7 @@ class Expansion:
     def _late_readers(self, view: int) -> list[int]:
         """The late nodes that read another copy of what a forward view shows, through it."""
         facts = self.facts
-        found: list[int] = []
+        late: list[int] = []
         for name in facts.graph.nodes[view].outputs:
             for reader, arg in facts.readers[name]:
                 needed = self.placed[reader].inputs[arg]
@@ -227,10 +227,10 @@ class Expansion:
                 if self._late_copy(name, needed).tensor == name:
                     continue
                 if facts.late[reader]:
-                    found.append(reader)
+                    late.append(reader)
                 elif facts.shows(reader, name, arg):
-                    found += self._late_readers(reader)
-        return found
+                    late += self._late_readers(reader)
+        return late
 
 
 @dataclass(frozen=True, slots=True)

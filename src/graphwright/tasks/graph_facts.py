@@ -110,15 +110,15 @@ class GraphFacts:
 
         Permuting moves nothing.
         """
-        found: dict[str, tuple[int, ...]] = {}
+        orders: dict[str, tuple[int, ...]] = {}
         for node, attrs in zip(self.graph.nodes, self.attrs, strict=True):
             if node.op == "aten.permute" and node.inputs[0] is not None:
                 dims = [int(d) for d in attrs["dims"]]  # type: ignore[arg-type, union-attr]
-                before = found.get(node.inputs[0], tuple(range(len(dims))))
+                before = orders.get(node.inputs[0], tuple(range(len(dims))))
                 order = tuple(dims.index(d) for d in before)
                 if order != tuple(range(len(dims))):
-                    found[node.outputs[0]] = order
-        return found
+                    orders[node.outputs[0]] = order
+        return orders
 
     def _families(self) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
         """What every tensor is a view of, if not itself; and all that share such a root."""
@@ -139,7 +139,7 @@ class GraphFacts:
         for the one before it; and who writes a new value waits for the readers of the old, and of
         views of it.
         """
-        found: dict[int, list[int]] = {
+        turns: dict[int, list[int]] = {
             after: [before] for after, before in (self._unprompted() | self._returning()).items()
         }
         for name in self.graph.updates:
@@ -147,8 +147,8 @@ class GraphFacts:
             if writer is not None:
                 readers = [r for alias in self.family[name] for r, _ in self.readers[alias]]
                 earlier = sorted(reader for reader in readers if reader < writer)
-                found.setdefault(writer, []).extend(dict.fromkeys(earlier))
-        return {after: tuple(befores) for after, befores in found.items()}
+                turns.setdefault(writer, []).extend(dict.fromkeys(earlier))
+        return {after: tuple(befores) for after, befores in turns.items()}
 
     def category(self, name: str) -> int:
         """The category of a tensor's memory, as a number of CATEGORIES."""
@@ -161,12 +161,12 @@ class GraphFacts:
     def _computing_before(self) -> list[tuple[int, ...]]:
         """For every node, the last PREFETCH nodes before it that compute from something."""
         recent: tuple[int, ...] = ()
-        found: list[tuple[int, ...]] = []
+        computing: list[tuple[int, ...]] = []
         for i, node in enumerate(self.graph.nodes):
-            found.append(recent)
+            computing.append(recent)
             if not self.is_view[i] and any(name is not None for name in node.inputs):
                 recent = (*recent[1 - PREFETCH :], i) if PREFETCH > 1 else (i,)
-        return found
+        return computing
 
     def _prompted(self) -> set[str]:
         """What cannot be made before its time.
@@ -196,14 +196,14 @@ class GraphFacts:
         numbers need no such care.
         """
         prompted = self._prompted()
-        found: dict[int, int] = {}
+        waits: dict[int, int] = {}
         for i, node in enumerate(self.graph.nodes):
             tiny = all(self.graph.tensors[name].type.rank == 0 for name in node.outputs)
             if prompted.isdisjoint(node.outputs) and not self.is_view[i] and not tiny:
                 before = self._counterpart(i, prompted)
                 if before is not None:
-                    found[i] = before
-        return found
+                    waits[i] = before
+        return waits
 
     def _returning(self) -> dict[int, int]:
         """The first nodes of a forward pass that follows a backward pass, and what they wait for.
@@ -211,7 +211,7 @@ class GraphFacts:
         It is that of the next of several micro-batches. Nothing but the data leads to these nodes,
         so they would be ready at once, and hold the activations of all micro-batches together.
         """
-        found: dict[int, int] = {}
+        waits: dict[int, int] = {}
         start: int | None = None
         for i, node in enumerate(self.graph.nodes):
             if self.late[i]:
@@ -226,8 +226,8 @@ class GraphFacts:
                 self.producer.get(self.root[name]) for name in node.inputs if name is not None
             ]
             if not tiny and not any(made is not None and made[0] >= start for made in makers):
-                found[i] = self._computing[start][-1]
-        return found
+                waits[i] = self._computing[start][-1]
+        return waits
 
     def _counterpart(self, i: int, prompted: set[str]) -> int | None:
         """Who makes what joins a node's result in its first reader, or who computes before it."""
@@ -261,5 +261,5 @@ def _is_view(op: str, attrs: Attrs, types: Types) -> bool:
 @lru_cache(maxsize=65536)
 def _writes_over(op: str, attrs: Attrs, types: Types) -> bool:
     """Whether a call may write over what it reads: element by element, and nothing random."""
-    found = properties(op, attrs, types)
-    return found.elementwise and not found.view and not found.random
+    known = properties(op, attrs, types)
+    return known.elementwise and not known.view and not known.random

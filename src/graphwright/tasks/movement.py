@@ -1,12 +1,13 @@
-"""A resharding as tasks: the template that every tensor of one type and the same two shardings shares.
+"""A resharding as tasks: a template for all tensors of one type between the same two shardings.
 
     reads    (source place, task)      the task waits until the device has the tensor as it was
     edges    (task, task)              the hops follow each other
-    gives    (target place, task)      the device has the tensor as it is needed when the task is done
-    keeps    (source, target place)    ... and when it had it before: what it needs is, in part, its own
+    gives    (target place, task)      the device has what it needs when the task is done
+    keeps    (source, target place)    ... or had some of it before
 
-Places are those of devices in the mesh of the source and of the target. Each hop but the in-place ones makes a new buffer on every
-device that it gives something to, and there are copies while a transfer is under way (`staging`).
+Places are those of devices in the mesh of the source and of the target. Each hop but the in-place
+ones makes a new buffer on every device that it gives something to, and there are copies while a
+transfer is under way (`staging`).
 """
 
 from __future__ import annotations
@@ -93,11 +94,11 @@ def movement(
 @lru_cache(maxsize=4096)
 def places(mesh: Mesh, size: int) -> Ints:
     """For every device number beneath `size`, its place in the mesh, -1 if it is not there."""
-    found = np.full(size, -1, dtype=np.int32)
+    places = np.full(size, -1, dtype=np.int32)
     devices = device_array(mesh)
     inside = devices < size
-    found[devices[inside]] = np.flatnonzero(inside)
-    return found
+    places[devices[inside]] = np.flatnonzero(inside)
+    return places
 
 
 @lru_cache(maxsize=65536)
@@ -124,7 +125,7 @@ def join_on_device(ready: tuple[Ints, Ints], readers: tuple[Ints, Ints]) -> tupl
 
 
 class _Layout:
-    """Walks through the hops, keeping which tasks and which buffer each device's copy comes from."""
+    """Walks through the hops; knows the tasks and the buffer that each device's copy is from."""
 
     def __init__(self, type: TensorType, source: Sharding, target: Sharding) -> None:
         self.type, self.source, self.target = type, source, target

@@ -1,11 +1,12 @@
-"""One operator under one strategy: which part each device has, what it needs of every input, where the outputs are.
+"""One operator under one strategy: each device's part, the inputs that it needs, its outputs.
 
     aten.mm on 2 x 2 devices, strategy "i k":
 
     a needed as [S0 S1]      b needed as [R S0]      out made as [S0 P(sum)]
 
-The shardings follow from the regions that the description derives for the parts. Where one index cuts two dims of a tensor, or two
-indices one dim, a sharding cannot say so exactly: then the tensor is asked for whole along the second, which is always enough.
+The shardings follow from the regions that the description derives for the parts. Where one index
+cuts two dims of a tensor, or two indices one dim, a sharding cannot say so exactly: then the tensor
+is asked for whole along the second, which is always enough.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ from graphwright.plans import (
 class Placed:
     """An operator on a mesh: its needs, its results, and the call that each device makes.
 
-    `class_of` numbers the calls in `classes`, and `part_of` the parts of `tiling`, for every device in the order of the mesh.
+    `class_of` numbers the calls in `classes`, and `part_of` the parts of `tiling`, for every device
+    in the order of the mesh.
     """
 
     mesh: Mesh
@@ -72,7 +74,8 @@ def place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh) ->
 def _place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh, _: int) -> Placed:
     if len(choices.choices) != len(mesh.shape):
         raise InvalidStrategy(
-            f"{op}: {len(choices.choices)} choices ({choices}) for the {len(mesh.shape)} axes of a mesh of {mesh.shape}"
+            f"{op}: {len(choices.choices)} choices ({choices}) for the {len(mesh.shape)} axes "
+            f"of a mesh of {mesh.shape}"
         )
     axes: dict[str, list[int]] = {}
     for axis, choice in enumerate(choices.choices):
@@ -80,14 +83,14 @@ def _place(op: str, attrs: Attrs, types: Types, choices: Strategy, mesh: Mesh, _
             axes.setdefault(choice.index, []).append(axis)
         elif isinstance(choice, Keep):
             _check_linear(op, attrs, types, choice)
-    ways: Ways = tuple((i, prod(mesh.shape[a] for a in found)) for i, found in axes.items())
+    ways: Ways = tuple((i, prod(mesh.shape[a] for a in own)) for i, own in axes.items())
     try:
         tiling = tile(op, attrs, types, ways)
     except MisalignedSplit as error:
         raise InvalidStrategy(f"{op}: {error}") from error
-    order = tuple(a for found in axes.values() for a in found)
+    order = tuple(a for own in axes.values() for a in own)
     number = part_numbers(mesh, order)
-    groups = [tuple(found) for found in axes.values()]
+    groups = [tuple(own) for own in axes.values()]
     keeps = {a: c for a, c in enumerate(choices.choices) if isinstance(c, Keep)}
     return Placed(
         mesh=mesh,
@@ -111,8 +114,8 @@ def _check_linear(op: str, attrs: Attrs, types: Types, keep: Keep) -> None:
     if frozenset(keep.arguments) not in linear:
         allowed = "; ".join("+" + ",".join(map(str, sorted(s))) for s in linear) or "none"
         raise InvalidStrategy(
-            f"{op} is not linear in its arguments {keep.arguments} together, so terms cannot pass through it; "
-            f"possible: {allowed}"
+            f"{op} is not linear in its arguments {keep.arguments} together, so terms cannot pass "
+            f"through it; possible: {allowed}"
         )
 
 

@@ -3,8 +3,8 @@ plans.
 
     make_estimate(coarse, cluster, costs, space)      every configuration of every group
         .select({group: numbers})                     the same with fewer: a new estimate
-        .problem()                                    one variable for each group, one table for each
-                                                      two groups that something passes between
+        .problem()                                    a variable for each group, a table for each
+                                                      two that something passes between
         .plan(assignment, name)                       a strategy for every node
 
 An estimate does not change. Those that are selected from one share its tables (`cost_tables`), so
@@ -89,8 +89,7 @@ class Estimate:
     # -- fewer configurations, or others ----------------------------------------------------------
 
     def select(self, wanted: Mapping[int, Ints]) -> Estimate:
-        """The estimate with some of all configurations of some groups, by their numbers; those of
-        known plans stay."""
+        """The estimate with some configurations of some groups; those of known plans stay."""
         active, configurations = list(self.active), list(self.configurations)
         known: dict[Hashable, Configurations] = {}
         for g, numbers in wanted.items():
@@ -138,8 +137,7 @@ class Estimate:
         return Problem(unary, pairs)
 
     def plan(self, assignment: Assignment, algorithm: str, seed: int | None = None) -> Plan:
-        """The plan of an assignment: a strategy for every node, a place for everything that lives
-        between steps."""
+        """The plan of an assignment: a strategy for every node, a home for what is kept."""
         facts, mesh = self.coarse.facts, whole_mesh(self.cluster)
         strategies, inputs = {}, {}
         for g, group in enumerate(self.coarse.groups):
@@ -169,8 +167,7 @@ class Estimate:
         )
 
     def _kept(self, assignment: Assignment) -> dict[str, Kept]:
-        """Which copies are not kept: a tensor that several groups hold is moved again only if all
-        of them say so."""
+        """Which copies are dropped: only where all groups that hold a tensor say so."""
         votes: dict[str, set[int]] = {}
         for (maker, reader), names in self.tables.flows.held.items():
             option = assignment.options.get((min(maker, reader), max(maker, reader)), 0)

@@ -34,15 +34,15 @@ class ComputeTimes:
             costs.has_measured(device) for device in self.devices
         )
 
-    def seconds(self, i: int, found: Options, chosen: NDArray[np.int16]) -> Floats:
+    def seconds(self, i: int, options: Options, chosen: NDArray[np.int16]) -> Floats:
         """Seconds of node `i` for rows of option numbers, one for each axis."""
         if self.facts.is_view[i] or self.facts.graph.nodes[i].op == CONSTANT_OP:
             return np.zeros(len(chosen))
         rows, inverse = np.unique(chosen, axis=0, return_inverse=True)
         formula = self._looked_up if self.exact else self._by_formula
-        return formula(i, found, rows)[inverse.reshape(-1)]
+        return formula(i, options, rows)[inverse.reshape(-1)]
 
-    def _by_formula(self, i: int, found: Options, chosen: NDArray[np.int16]) -> Floats:
+    def _by_formula(self, i: int, options: Options, chosen: NDArray[np.int16]) -> Floats:
         node, types = self.facts.graph.nodes[i], self.facts.types[i]
         whole_call = cost(node.op, self.facts.attrs[i], types)
         if whole_call.operations == 0 and whole_call.bytes == 0:
@@ -51,12 +51,12 @@ class ComputeTimes:
         for arg, type in enumerate(types.inputs):
             if type is not None:
                 whole += type.nbytes
-                part += type.nbytes / ways_of(found.need[chosen, arg], self.sizes)
+                part += type.nbytes / ways_of(options.need[chosen, arg], self.sizes)
         for output, type in enumerate(types.outputs):
             whole += type.nbytes
-            part += type.nbytes / ways_of(found.made[chosen, output], self.sizes)
+            part += type.nbytes / ways_of(options.made[chosen, output], self.sizes)
         parts, imbalance = np.ones(len(chosen)), np.ones(len(chosen))
-        for option, units in enumerate(found.units):
+        for option, units in enumerate(options.units):
             if units:
                 ways = np.where(chosen == option, self.sizes, 1.0).prod(axis=1)
                 parts *= ways
@@ -69,11 +69,11 @@ class ComputeTimes:
             slowest = np.maximum(slowest, seconds)
         return slowest
 
-    def _looked_up(self, i: int, found: Options, chosen: NDArray[np.int16]) -> Floats:
+    def _looked_up(self, i: int, options: Options, chosen: NDArray[np.int16]) -> Floats:
         node, attrs, types = self.facts.graph.nodes[i], self.facts.attrs[i], self.facts.types[i]
         seconds = np.empty(len(chosen))
         for row, numbers in enumerate(chosen):
-            ways = num_parts([found.choices[n] for n in numbers], self.sizes.astype(int).tolist())
+            ways = num_parts([options.choices[n] for n in numbers], self.sizes.astype(int).tolist())
             try:
                 classes = tile(node.op, attrs, types, ways).classes
             except (MisalignedSplit, InvalidStrategy):

@@ -1,6 +1,6 @@
 """The tables of the additive problem: what a group takes by itself, and what passes between two.
 
-    unary    what the group's parts compute, what moves inside it, what it holds when memory is fullest
+    unary    what its parts compute, what moves inside it, what it holds when memory is fullest
     pair     what moves between two groups, and the copies of it that are held. Where a copy may be
              held or not, an entry has three options:
              0  the reader's copy is kept for the backward pass, and so is the original where its
@@ -191,8 +191,7 @@ class CostTables:
         return _without_useless_options(time, memory)
 
     def _residents(self, g: int, own: Configurations, group: Group) -> tuple[Floats, Floats]:
-        """What a group's residents occupy, and what bringing new values to where they live
-        takes."""
+        """What a group's residents occupy, and what it takes to bring new values home."""
         graph = self.coarse.facts.graph
         time, memory = np.zeros(len(own)), np.zeros(len(own))
         for r, name in enumerate(group.inputs):
@@ -273,8 +272,7 @@ class CostTables:
         return moved
 
     def _receive(self, g: int, own: Configurations, item: Given) -> tuple[Floats, Floats]:
-        """Data as the loader splits it; other inputs that nobody updates are where their first
-        reader needs them."""
+        """Data comes as the loader splits it, other inputs as their first reader needs them."""
         time, memory = np.zeros(len(own)), np.zeros(len(own))
         if item.batch and self.space.loader:
             row = batch_layout(item.type, self.cluster, self.space.batch_dim)
@@ -348,8 +346,7 @@ def _numbered(counters: Mapping[Key, Counter[Any]]) -> dict[Key, int]:
 
 
 def batch_layout(type: TensorType, cluster: Cluster, dim: int) -> Codes:
-    """How a loader splits data: by samples, over the innermost axes first, while there are as many
-    for each."""
+    """How a loader splits data: by samples, evenly, over the innermost axes first."""
     row = np.full(len(cluster.axes), REPLICATED, dtype=np.int8)
     ways = 1
     for axis in reversed(range(len(cluster.axes))):

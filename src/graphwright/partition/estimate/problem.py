@@ -1,6 +1,7 @@
 """The additive problem that every exact search solves: choose one configuration for each variable.
 
-    time(x)   = sum over variables of unary[v].time[x_v]   + sum over pairs (u, v) of pairs[u, v].time[x_u, x_v]
+    time(x)   = sum over variables v   of  unary[v].time[x_v]
+              + sum over pairs (u, v)  of  pairs[u, v].time[x_u, x_v]
     memory(x) = the same with .memory
 
 A variable is a group of operators that are split alike, a configuration is one way to split them, a

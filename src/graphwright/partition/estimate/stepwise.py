@@ -3,9 +3,9 @@ and 5.2).
 
 With k devices along an axis, a tensor of T bytes that goes
 
-    from a split to another split     moves (k - 1) / k T        each device has 1/k of what it needs
+    from a split to another split     moves (k - 1) / k T    each device has 1/k of what it needs
     from a split to all devices             (k - 1) T
-    from terms to a split                   (k - 1) T            each device gets its part of all other terms
+    from terms to a split                   (k - 1) T        each device gets its part of all others
     from terms to all devices              2 (k - 1) T
     and otherwise nothing
 
@@ -27,8 +27,7 @@ Floats = NDArray[np.float64]
 
 
 class Stepwise:
-    """Tables of what moving tensors along one axis after the other takes, in bytes; in the place of
-    `moving.Prices`."""
+    """Bytes moved along one axis after the other: stands in for `moving.Prices`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.sizes = [axis.size for axis in cluster.axes]

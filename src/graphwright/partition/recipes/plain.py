@@ -1,6 +1,6 @@
 """Plans that need no search, for comparison and as starting points.
 
-data        every operator is split over the samples of the batch; terms of gradients are added up when they are updated
+data        every operator is split over the samples; gradients are summed when they are used
 layers      consecutive layers on consecutive devices, by the arithmetic in them ("model parallel")
 replicate   every device does everything
 """
@@ -83,8 +83,7 @@ def _num_samples(graph: Graph, batch_dim: int | Mapping[str, int]) -> int:
 
 
 def _axes_for(num_samples: int, shape: tuple[int, ...]) -> frozenset[int]:
-    """The axes to split the batch along, the innermost first, while there is a sample for each
-    part."""
+    """The axes to split the batch along, innermost first, a sample for each part at least."""
     ways, used = 1, set()
     for axis in reversed(range(len(shape))):
         if ways * shape[axis] <= num_samples:
@@ -107,8 +106,7 @@ def _spread(split: Split, shape: tuple[int, ...], used: frozenset[int]) -> Strat
 def _keep_terms(
     node: Node, facts: GraphFacts, i: int, made: Mapping[str, Sharding], num_axes: int
 ) -> Strategy:
-    """Let sums that are still to be made pass through, where the operator is linear in all of them
-    together."""
+    """Let terms of sums pass through an operator that is linear in all of them together."""
     choices: list[Choice] = [Replicate()] * num_axes
     if node.phase is not Phase.UPDATE:
         linear = properties(node.op, facts.attrs[i], facts.types[i]).linear
@@ -148,8 +146,7 @@ def layers(graph: Graph, cluster: Cluster | str) -> Plan:
 
 
 def _follow(graph: Graph, facts: GraphFacts, node: Node, device: Mapping[str, int]) -> int:
-    """The device of what a node belongs to: its forward partner, its parameter's first reader, or
-    what it reads."""
+    """The device of a node's forward partner, of its parameter's reader, or of its inputs."""
     if node.partner is not None and node.partner in device:
         return device[node.partner]
     for name in (node.parameter, *node.inputs):

@@ -3,7 +3,7 @@
 A recipe of experts fixes the heavy operators; what lies between them follows at the least cost.
 
     one_weird_trick   samples for convolutions, parameters for fully-connected layers (Krizhevsky)
-    zero              samples for all operators; parameters and their state live in parts (ZeRO, FSDP)
+    zero              samples for all; parameters and their state live in parts (ZeRO, FSDP)
     megatron          samples between nodes; within a node every heavy operator is split along
                       parameters or heads
 
@@ -168,8 +168,7 @@ class _FirstDim:
         return row
 
     def best(self, op: str, attrs: Attrs, types: Types) -> Strategy:
-        """One choice for all axes: the one that moves the least between rows and what it needs and
-        makes."""
+        """The one choice for all axes that moves the least from and to rows."""
         key = (op, attrs, types)
         if key not in self.known:
             every = options(op, attrs, types)

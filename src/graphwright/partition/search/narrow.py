@@ -7,7 +7,7 @@ solved exactly, for all groups at once, so changes that only pay together are fo
 
 Narrowing: then keep the best few, by an estimate of what the whole plan would cost with each:
 
-    message(u -> v, c) = min over c' of  unary[u, c'] + pair[u, v][c', c] + messages into u from elsewhere
+    message(u -> v, c) = min over c' of  unary[u, c'] + pair[u, v][c', c] + other messages into u
     belief(v, c)       = unary[v, c] + messages into v
 
 A few rounds of such messages (min-sum belief propagation: exact on trees, close on graphs of
@@ -110,11 +110,11 @@ def _weights(problem: Problem) -> list[float]:
 
 def _scores(problem: Problem) -> list[Floats]:
     """Beliefs for every variable, [weight, configuration], each less its least."""
-    found: list[list[Floats]] = [[] for _ in problem.unary]
+    scores: list[list[Floats]] = [[] for _ in problem.unary]
     for weight in _weights(problem):
         for v, belief in enumerate(_beliefs(problem, weight)):
-            found[v].append(belief - belief.min())
-    return [np.array(rows) for rows in found]
+            scores[v].append(belief - belief.min())
+    return [np.array(rows) for rows in scores]
 
 
 def _beliefs(problem: Problem, weight: float) -> list[Floats]:

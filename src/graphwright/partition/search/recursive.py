@@ -56,8 +56,7 @@ class Recursion:
 
 
 def recursive(coarse: Coarse, cluster: Cluster, costs: Costs, *, space: Space = TOFU) -> Recursion:
-    """Tofu's plan for a cluster of any number of devices; its axes are the factors, the outermost
-    level first."""
+    """Tofu's plan for a cluster of any size; its axes are its factors, outermost first."""
     few = replace(space, single_split=True)  # configurations come axis by axis
     whole = make_estimate(coarse, cluster, costs, few, measure="bytes", prices=Stepwise(cluster))
     walk = _Walk(whole)
@@ -108,8 +107,7 @@ class _Walk:
             self.moves.append(known[key])
 
     def _moves(self, g: int, every: Configurations) -> tuple[NDArray[np.int16], Codes]:
-        """What a group may do along one axis: one row of options, one of resident layouts, for each
-        joint choice."""
+        """What a group may do along one axis: options and resident layouts, row by row."""
         joint = self.estimate.group_choices[g]
         choice, rest = joint.choice, joint.rest
         good = [n for n, kind in enumerate(every.kinds) if kind is not None]
@@ -166,15 +164,14 @@ def _having(every: Configurations, choice: NDArray[np.int16], rest: Codes) -> Co
     return every.having(choice, rest, np.zeros((len(choice), every.mix.shape[1]), dtype=np.int8))
 
 
-def _mixtures(found: Configurations, tied: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Joint choices in which the heavy operators of a group, forward and backward, do not follow
-    each other."""
+def _mixtures(every: Configurations, tied: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Joint choices in which a group's heavy operators do not follow each other."""
     heavy = [
         s
-        for s, options in enumerate(found.options)
+        for s, options in enumerate(every.options)
         if sum(options.reduces) and len(options.choices) > 2
     ]
-    splits = {s: [o for o, units in enumerate(found.options[s].units) if units >= 2] for s in heavy}
+    splits = {s: [o for o, units in enumerate(every.options[s].units) if units >= 2] for s in heavy}
     rows = [tied]
     for row in tied:
         if len(heavy) <= _PRODUCT:
@@ -190,11 +187,11 @@ def _mixtures(found: Configurations, tied: NDArray[np.int16]) -> NDArray[np.int1
 
 
 def _possible(
-    found: Configurations, choice: NDArray[np.int16], sizes: NDArray[np.int64]
+    every: Configurations, choice: NDArray[np.int16], sizes: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Where every operator has enough parts; nothing is cut along one dim by two of its indices."""
     good = np.ones(len(choice), dtype=bool)
-    for slot, options in enumerate(found.options):
+    for slot, options in enumerate(every.options):
         chosen = choice[:, slot]
         for option, units in enumerate(options.units):
             if units:

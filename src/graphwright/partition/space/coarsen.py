@@ -4,11 +4,13 @@
     x --> [mm] --> [+ bias, gelu] --> [mm] --> [+ bias, dropout, + x, layer norm] --> ...
           dx dw     and gradients     dx dw
 
-    heavy   one operator that contracts, or looks up, what it reads, with its backward operators; operators of one kind that read the same
-            tensor (query, key and value) go together, and so do the time steps of an unrolled recurrence
-    light   element-wise operators, normalisations and the like between heavy ones: a connected run of them with the same number of
-            heavy operators before it, so that no path leaves a group and comes back; a skip connection joins two groups
-    update  everything that updates one parameter; it says where the parameter and its state live between steps
+    heavy   one operator that contracts, or looks up, what it reads, with its backward operators;
+            those of one kind that read the same tensor (query, key and value) go together, and so
+            do the time steps of an unrolled recurrence
+    light   element-wise operators, normalisations and the like between heavy ones: a connected run
+            with the same number of heavy operators before it, so that no path leaves a group and
+            comes back; a skip connection joins two groups
+    update  what updates one parameter; it says where that and its state live between steps
     free    what is computed from single numbers; every device does it
 
 A view belongs to what makes the viewed tensor, or, for a view of an input or of what is computed
@@ -183,14 +185,14 @@ class _Coarsening:
         """Nodes that are computed from single numbers and constants, and those that gather a number
         of each of several parameters."""
         single = {name for name in self.graph.inputs if self.graph.tensors[name].type.numel <= 1}
-        found: set[int] = set()
+        free: set[int] = set()
         for i, node in enumerate(self.nodes):
             given = all(name is None or name in single for name in node.inputs)
             small = all(self.graph.tensors[n].type.numel <= 1 for n in node.outputs)
             if (given and small) or self._gathers(node):
-                found.add(i)
+                free.add(i)
                 single.update(node.outputs)
-        return found
+        return free
 
     def _gathers(self, node: Node) -> bool:
         """Whether an update node reads nothing but single numbers, from the updates of several
@@ -283,8 +285,7 @@ class _Coarsening:
         return depth, rooted
 
     def _join_backward(self) -> list[int]:
-        """Backward nodes with their partners; the sums of terms of a gradient are left for
-        later."""
+        """Backward nodes with their partners; sums of a gradient's terms are for later."""
         sums: list[int] = []
         for i, node in enumerate(self.nodes):
             if node.phase is not Phase.BACKWARD or i in self.free:
@@ -296,8 +297,7 @@ class _Coarsening:
         return sums
 
     def _is_sum(self, i: int) -> bool:
-        """Whether a backward node adds up terms of a gradient: linear in all that it reads
-        together, of one shape."""
+        """Whether a backward node adds up terms of a gradient: linear in them, of one shape."""
         node, types = self.nodes[i], self.facts.types[i]
         terms = [arg for arg, name in enumerate(node.inputs) if name is not None]
         if len(terms) < 2 or any(types.inputs[arg] != types.outputs[0] for arg in terms):
@@ -305,16 +305,15 @@ class _Coarsening:
         return frozenset(terms) in properties(node.op, self.facts.attrs[i], types).linear
 
     def _join_sums(self, sums: list[int]) -> None:
-        """Terms of a gradient are added where they are made if one group makes them all, else where
-        the gradient belongs."""
+        """Terms made in one group are added there, others where the gradient belongs."""
         for i in sums:
             makers = [
                 self.facts.producer[name][0] if name in self.facts.producer else None
                 for name in self.nodes[i].inputs
                 if name is not None
             ]
-            found = {None if m is None else self.classes.find(m) for m in makers}
-            if len(found) == 1 and None not in found:
+            groups = {None if m is None else self.classes.find(m) for m in makers}
+            if len(groups) == 1 and None not in groups:
                 self.classes.join(i, next(m for m in makers if m is not None))
             else:
                 self._join_partner(i)
@@ -407,7 +406,7 @@ class _Coarsening:
 
     def _residents(self, nodes: list[int]) -> tuple[str, ...]:
         """The parameters and states that these nodes write."""
-        found = [
+        residents = [
             old
             for i in nodes
             for name in self.nodes[i].outputs
@@ -415,20 +414,20 @@ class _Coarsening:
             if self.graph.tensors[old].type.numel > 1
         ]
         return tuple(
-            sorted(found, key=lambda name: self.graph.tensors[name].role is not Role.PARAMETER)
+            sorted(residents, key=lambda name: self.graph.tensors[name].role is not Role.PARAMETER)
         )
 
 
 def _costs(facts: GraphFacts) -> list[Cost]:
     """What every node costs; equal calls are asked about once."""
     known: dict[Hashable, Cost] = {}
-    found = []
+    costs = []
     for node, attrs, types in zip(facts.graph.nodes, facts.attrs, facts.types, strict=True):
         key = (node.op, attrs, types)
         if key not in known:
             known[key] = cost(node.op, attrs, types)
-        found.append(known[key])
-    return found
+        costs.append(known[key])
+    return costs
 
 
 def _indices(facts: GraphFacts, i: int) -> tuple[str, ...]:
@@ -442,5 +441,5 @@ def _contracts(facts: GraphFacts, i: int) -> bool:
     linear = properties(node.op, facts.attrs[i], facts.types[i]).linear
     if sum(len(arguments) == 1 for arguments in linear) < 2:
         return False
-    found = splits(node.op, facts.attrs[i], facts.types[i])
-    return any(isinstance(j, Combine) and j.reducer == "sum" for s in found for j in s.joins)
+    every_split = splits(node.op, facts.attrs[i], facts.types[i])
+    return any(isinstance(j, Combine) and j.reducer == "sum" for s in every_split for j in s.joins)

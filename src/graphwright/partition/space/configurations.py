@@ -2,7 +2,7 @@
 
     cluster of 2 nodes x 8 devices         axes   2 | 2 2 2
     a linear layer                                b | b b j      the batch 8 ways, columns 2 ways
-                                                  b | b j b      the same thing again: axes of one level are alike, so it is left out
+                                                  b | b j b      the same again: left out
 
 Axes of one level and size are interchangeable: of all orders one is listed, samples outermost,
 replication innermost, so that groups agree on which axis is whose. A level of many axes (128 nodes
@@ -66,8 +66,8 @@ class Configurations:
 
     def strategy(self, configuration: int, slot: int) -> Strategy:
         """What a configuration says for a slot."""
-        found = self.options[slot].choices
-        return Strategy(tuple(found[o] for o in self.choice[configuration, slot]))
+        choices = self.options[slot].choices
+        return Strategy(tuple(choices[o] for o in self.choice[configuration, slot]))
 
     def only(self, kept: NDArray[np.int64]) -> Configurations:
         """Some of the configurations."""
@@ -102,13 +102,12 @@ class Configurations:
         return np.flatnonzero((used <= max(1, fewest)) | of_plans)
 
     def near(self, some: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those that differ from one of `some` in the joint choice of one axis at most, and these
-        themselves."""
-        found = np.zeros(len(self), dtype=bool)
-        found[some] = True
+        """Those that differ from one of `some` in the joint choice of at most one axis."""
+        is_near = np.zeros(len(self), dtype=bool)
+        is_near[some] = True
         for row in self.mix[some].astype(np.int16):
-            found |= np.abs(self.mix.astype(np.int16) - row).sum(axis=1) <= 2
-        return np.flatnonzero(found | (self.mix < 0).any(axis=1))
+            is_near |= np.abs(self.mix.astype(np.int16) - row).sum(axis=1) <= 2
+        return np.flatnonzero(is_near | (self.mix < 0).any(axis=1))
 
 
 def configure(
@@ -155,29 +154,28 @@ def _mix(rows: NDArray[np.int64], count: int, cluster: Cluster) -> NDArray[np.in
     return mix.reshape(len(rows), len(cluster.levels) * count)
 
 
-def _most_parts(found: Configurations, group: Group, cluster: Cluster) -> NDArray[np.int64]:
+def _most_parts(every: Configurations, group: Group, cluster: Cluster) -> NDArray[np.int64]:
     """The configurations in which the lead has the most parts."""
     sizes = np.array([axis.size for axis in cluster.axes], dtype=np.int64)
-    units = np.array(found.options[group.lead].units)
-    parts = np.where(units[found.choice[:, group.lead]] > 0, sizes, 1).prod(axis=1)
+    units = np.array(every.options[group.lead].units)
+    parts = np.where(units[every.choice[:, group.lead]] > 0, sizes, 1).prod(axis=1)
     return np.flatnonzero(parts == parts.max())
 
 
 def add_plans(
-    coarse: Coarse, group: Group, found: Configurations, plans: Sequence[Plan]
+    coarse: Coarse, group: Group, known: Configurations, plans: Sequence[Plan]
 ) -> tuple[Configurations, list[int | None]]:
-    """The configurations with those that some plans give the group, and where each plan's is, None
-    where it has none."""
-    choice, rest, mix, where = [found.choice], [found.rest], [found.mix], []
+    """The configurations with those of some plans, and the number of each plan's, or None."""
+    choice, rest, mix, where = [known.choice], [known.rest], [known.mix], []
     for plan in plans:
-        own = _from_plan(coarse, group, found, plan)
+        own = _from_plan(coarse, group, known, plan)
         where.append(None if own is None else sum(map(len, choice)))
         if own is not None:
             choice.append(own[0][None])
             rest.append(own[1][None])
-            mix.append(np.full((1, found.mix.shape[1]), -1, dtype=np.int8))
+            mix.append(np.full((1, known.mix.shape[1]), -1, dtype=np.int8))
     every = np.concatenate(choice), np.concatenate(rest), np.concatenate(mix)
-    united = found.having(*every).distinct()
+    united = known.having(*every).distinct()
     numbers = {
         _row(c, r): k for k, (c, r) in enumerate(zip(united.choice, united.rest, strict=True))
     }
@@ -196,13 +194,13 @@ def _kinds(
     i = typical(group.slots[group.lead])
     node = facts.graph.nodes[i]
     by_index = {s.index: s for s in splits(node.op, facts.attrs[i], facts.types[i])}
-    found: list[Soap | None] = []
+    kinds: list[Soap | None] = []
     for option in joint.lead_option:
         choice = joint.options[group.lead].choices[option]
         if not isinstance(choice, Along):
-            found.append(None)
+            kinds.append(None)
         elif group.weight is Weight.UPDATE:
-            found.append(Soap.PARAMETER)
+            kinds.append(Soap.PARAMETER)
         else:
             split = by_index[choice.index]
             kind = soap(split, node, facts.graph, samples)
@@ -211,8 +209,8 @@ def _kinds(
                 n is not None and _is_parameter(facts, n) for n in cut
             ):
                 kind = Soap.PARAMETER
-            found.append(kind)
-    return found
+            kinds.append(kind)
+    return kinds
 
 
 def _is_parameter(facts: GraphFacts, name: str) -> bool:
@@ -255,7 +253,7 @@ def _rows(
             [c for c in combinations_with_replacement(allowed, count) if len(set(c)) <= distinct]
         )
         first += count
-    rows = [tuple(n for block in found for n in block) for found in product(*blocks)]
+    rows = [tuple(n for block in combination for n in block) for combination in product(*blocks)]
     if space.single_split:
         rows = [row for row in rows if len({n for n in row if kinds[n] is not None}) <= 1]
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(sizes))
@@ -269,13 +267,12 @@ def _feasible(
     choice: NDArray[np.int16],
     rest: Codes,
 ) -> tuple[NDArray[np.int16], Codes, NDArray[np.bool_]]:
-    """Leave out what the lead has too few parts for; replicate others where they have. Says which
-    were left in."""
+    """Leave out what the lead has too few parts for, replicate others that have too few."""
     sizes = np.array([axis.size for axis in cluster.axes], dtype=np.int64)
     choice, good = choice.copy(), np.ones(len(choice), dtype=bool)
-    for slot, found in enumerate(joint.options):
+    for slot, own in enumerate(joint.options):
         chosen = choice[:, slot]
-        for option, units in enumerate(found.units):
+        for option, units in enumerate(own.units):
             if units == 0:
                 continue
             used = chosen == option
@@ -285,7 +282,7 @@ def _feasible(
                 good &= ~beyond.any(axis=1)
             else:
                 chosen[beyond] = 0
-        for a, b in found.clashes:
+        for a, b in own.clashes:
             both = (chosen == a).any(axis=1) & (chosen == b).any(axis=1)
             if slot == group.lead:
                 good &= ~both
@@ -301,14 +298,13 @@ def _feasible(
 
 
 def _uneven(
-    coarse: Coarse, i: int, found: Options, chosen: NDArray[np.int16], sizes: NDArray[np.int64]
+    coarse: Coarse, i: int, own: Options, chosen: NDArray[np.int16], sizes: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Where an operator cannot be cut so: asked index by index, only where parts are not all
-    equal."""
+    """Where an operator cannot be cut so: asked by index, where parts are not equal."""
     facts, bad = coarse.facts, np.zeros(len(chosen), dtype=bool)
     node = facts.graph.nodes[i]
-    for option, units in enumerate(found.units):
-        choice = found.choices[option]
+    for option, units in enumerate(own.units):
+        choice = own.choices[option]
         if not isinstance(choice, Along):
             continue
         ways = np.where(chosen == option, sizes, 1).prod(axis=1)
@@ -321,23 +317,23 @@ def _uneven(
 
 
 def _from_plan(
-    coarse: Coarse, group: Group, found: Configurations, plan: Plan
+    coarse: Coarse, group: Group, every: Configurations, plan: Plan
 ) -> tuple[NDArray[np.int16], Codes] | None:
     """The configuration that a plan gives a group; None where it uses some of the devices only, or
     splits time steps differently."""
-    nodes, axes = coarse.facts.graph.nodes, found.choice.shape[2]
+    nodes, axes = coarse.facts.graph.nodes, every.choice.shape[2]
     choice = np.zeros((len(group.slots), axes), dtype=np.int16)
     for slot, members in enumerate(group.slots):
         strategy = plan.strategy(nodes[typical(members)].name)
         if strategy.mesh is not None:
             return None
-        numbers = [found.options[slot].number(c) for c in strategy.choices]
+        numbers = [every.options[slot].number(c) for c in strategy.choices]
         if None in numbers:
             return None
         choice[slot] = np.array(numbers, dtype=np.int16)
-    rest = np.full((found.rest.shape[1], axes), -1, dtype=np.int8)
+    rest = np.full((every.rest.shape[1], axes), -1, dtype=np.int8)
     for r, name in enumerate(group.inputs[: len(rest)]):
-        layout = _resident(coarse, group, found, choice, plan, name)
+        layout = _resident(coarse, group, every, choice, plan, name)
         if layout is None:
             return None
         rest[r] = layout
@@ -347,7 +343,7 @@ def _from_plan(
 def _resident(
     coarse: Coarse,
     group: Group,
-    found: Configurations,
+    every: Configurations,
     choice: NDArray[np.int16],
     plan: Plan,
     name: str,
@@ -361,7 +357,7 @@ def _resident(
         return None
     if coarse.group_of[reader] >= 0 and reader in group.nodes:
         slot = coarse.slot_of[reader]
-        needed = found.options[slot].need[choice[slot], arg]
+        needed = every.options[slot].need[choice[slot], arg]
     else:
         needed = _needed(coarse, reader, arg, strategy)
         if needed is None:
@@ -371,6 +367,6 @@ def _resident(
 
 def _needed(coarse: Coarse, reader: int, arg: int, strategy: Strategy) -> Codes | None:
     facts = coarse.facts
-    found = options(facts.graph.nodes[reader].op, facts.attrs[reader], facts.types[reader])
-    numbers = [found.number(c) for c in strategy.choices]
-    return None if None in numbers else found.need[np.array(numbers, dtype=np.int64), arg]
+    own = options(facts.graph.nodes[reader].op, facts.attrs[reader], facts.types[reader])
+    numbers = [own.number(c) for c in strategy.choices]
+    return None if None in numbers else own.need[np.array(numbers, dtype=np.int64), arg]

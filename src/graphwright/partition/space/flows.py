@@ -83,11 +83,11 @@ def find_flows(coarse: Coarse) -> Flows:
         made = facts.producer.get(name)
         if made is None and name not in residents:
             role = facts.graph.tensors[name].role
-            for number, (g, found) in enumerate(readers.items()):
+            for number, (g, own) in enumerate(readers.items()):
                 item = Given(
                     type=type,
                     batch=role is Role.INPUT,
-                    readers=tuple(found),
+                    readers=tuple(own),
                     first=number == 0,
                 )
                 given.setdefault(g, Counter())[item] += 1
@@ -100,17 +100,17 @@ def find_flows(coarse: Coarse) -> Flows:
             maker, slot, output = coarse.group_of[made[0]], coarse.slot_of[made[0]], made[1]
         held_as = facts.root[name]
         there = (made is None or made[0] <= fullest) and held_as not in counted
-        late = [g for g, found in readers.items() if any(r[2] for r in found)]
+        late = [g for g, own in readers.items() if any(r[2] for r in own)]
         if there and late and made is not None:
             counted.add(held_as)
         owner = next((g for g in late if g != maker), maker)
-        for g, found in readers.items():
+        for g, own in readers.items():
             holds = there and g in late
             flow = Flow(
                 type=type,
                 slot=slot,
                 output=output,
-                readers=tuple(found),
+                readers=tuple(own),
                 held=holds,
                 owner=holds and made is not None and g == owner,
                 kept=holds and made is not None and maker in late,

@@ -85,8 +85,7 @@ def _worthwhile(group: Group, followers: _Followers, option: int, reduction: boo
 
 
 def _with_residents(facts: GraphFacts, group: Group, every: GroupChoices) -> GroupChoices:
-    """Where what is updated lives: as it is updated, or (parameters only) whole on every device
-    (ZeRO's first stage)."""
+    """What is updated lives as it is updated, or, if a parameter, whole (ZeRO's stage 1)."""
     slot_of = {node: s for s, slot in enumerate(group.slots) for node in slot}
     numbers, rests = [], []
     for number, row in enumerate(every.choice):
@@ -147,19 +146,19 @@ class _Followers:
         for made_name in (*lead.outputs, *(n for node in forward for n in node.outputs)):
             outputs.setdefault(self.graph.tensors[made_name].type, made_name)
         made = {name for i in self.nodes for name in self.graph.nodes[i].outputs}
-        found: dict[str, str] = {}
+        bases: dict[str, str] = {}
         for i in self.nodes:
             node = self.graph.nodes[i]
             for name in (*node.inputs, *node.outputs):
-                if name is None or name in found:
+                if name is None or name in bases:
                     continue
                 tensor = self.graph.tensors[name]
-                found[name] = name
+                bases[name] = name
                 if tensor.role is Role.GRADIENT and tensor.of is not None and tensor.of in known:
-                    found[name] = tensor.of
+                    bases[name] = tensor.of
                 elif node.phase is Phase.BACKWARD and name not in known and name not in made:
-                    found[name] = outputs.get(tensor.type, name)
-        return found
+                    bases[name] = outputs.get(tensor.type, name)
+        return bases
 
     def from_lead(self, option: int) -> list[int]:
         """An option for every slot, given the lead's."""
@@ -186,15 +185,15 @@ class _Followers:
         if self.group.weight is not Weight.HEAVY:
             return [[self.group.lead]]
         place = {self.graph.nodes[i].name: s for s, i in enumerate(self.nodes)}
-        found: dict[int, list[int]] = {self.group.lead: [self.group.lead]}
+        families: dict[int, list[int]] = {self.group.lead: [self.group.lead]}
         for s, i in enumerate(self.nodes):
             node = self.graph.nodes[i]
             if node.phase is Phase.FORWARD and not self.is_view[s]:
-                found[s] = [s]
+                families[s] = [s]
             elif node.partner in place and not self.is_view[s]:
-                found.setdefault(place[node.partner], [place[node.partner]]).append(s)
-        lead = found.pop(self.group.lead)
-        return [lead, *(other for other in found.values() if self._alike(lead, other))]
+                families.setdefault(place[node.partner], [place[node.partner]]).append(s)
+        lead = families.pop(self.group.lead)
+        return [lead, *(other for other in families.values() if self._alike(lead, other))]
 
     def _alike(self, family: list[int], other: list[int]) -> bool:
         """Whether two families have the same operators with the same choices."""
@@ -205,7 +204,7 @@ class _Followers:
         )
 
     def _best(self, slot: int, layouts: _Layouts) -> int:
-        node, found = self.graph.nodes[self.nodes[slot]], self.options[slot]
+        node, own = self.graph.nodes[self.nodes[slot]], self.options[slot]
         inputs = [
             (arg, self.graph.tensors[name].type.nbytes, layouts.available(name))
             for arg, name in enumerate(node.inputs)
@@ -216,21 +215,21 @@ class _Followers:
             for output, name in enumerate(node.outputs)
         ]
         touched = sum(nbytes for _, nbytes, _ in (*inputs, *outputs))
-        heavy = self.group.weight is Weight.HEAVY and any(found.reduces)
+        heavy = self.group.weight is Weight.HEAVY and any(own.reduces)
         costs = []
-        for option in range(len(found.choices)):
-            if found.reduces[option] and not self.reduction:
+        for option in range(len(own.choices)):
+            if own.reduces[option] and not self.reduction:
                 costs.append(float("inf"))
                 continue
             cost = (_HEAVY if heavy else _TIE) * touched if option == 0 else 0.0
             for arg, nbytes, available in inputs:
-                need = int(found.need[option, arg])
+                need = int(own.need[option, arg])
                 if available:
                     cost += nbytes * min(_move(code, need) for code in available)
                 elif need == PARTIAL:
                     cost += 4 * nbytes
             for output, nbytes, hoped in outputs:
-                made = int(found.made[option, output])
+                made = int(own.made[option, output])
                 if hoped:
                     cost += _HOPE * nbytes * max(_move(made, code) for code in hoped)
                 elif made == PARTIAL:
@@ -313,14 +312,12 @@ class _Layouts:
 
 
 def typical(slot: tuple[int, ...]) -> int:
-    """The node that stands for a slot: of a middle time step, as the first and the last may
-    differ."""
+    """The node that stands for a slot: the middle one, as the first and last may differ."""
     return slot[len(slot) // 2]
 
 
 def _move(have: int, want: int) -> float:
-    """What a byte costs from one layout to another along one axis: gathering 1, adding up and
-    gathering 2."""
+    """What a byte costs along one axis: gathering 1, adding up and gathering 2."""
     if have in (want, REPLICATED):
         return 0.0
     if have == PARTIAL:

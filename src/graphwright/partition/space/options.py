@@ -120,12 +120,12 @@ def options(op: str, attrs: Attrs, types: Types) -> Options:
 def _clashes(need: Codes, made: Codes) -> frozenset[tuple[int, int]]:
     """Pairs of options that cut one dim."""
     both = np.concatenate([need, made], axis=1)
-    found: set[tuple[int, int]] = set()
+    clashes: set[tuple[int, int]] = set()
     for a in range(1, len(both)):
         for b in range(a + 1, len(both)):
             if ((both[a] == both[b]) & (both[a] >= 0)).any():
-                found.add((a, b))
-    return frozenset(found)
+                clashes.add((a, b))
+    return frozenset(clashes)
 
 
 @lru_cache(maxsize=1 << 18)
@@ -174,4 +174,4 @@ def num_parts(choices: Sequence[Choice], sizes: Sequence[int]) -> Ways:
     for choice, size in zip(choices, sizes, strict=True):
         if isinstance(choice, Along):
             axes.setdefault(choice.index, []).append(size)
-    return tuple((index, prod(found)) for index, found in axes.items())
+    return tuple((index, prod(counts)) for index, counts in axes.items())

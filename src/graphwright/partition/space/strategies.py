@@ -4,7 +4,7 @@ devices or on some (FlexFlow's SOAP).
 Each published system searches a part of one space:
 
     Tofu              no replication                      TensorOpt   everything on all devices
-    ICML18            no replication, no reduction        FlexFlow    everything, and some of the devices only
+    ICML18            no replication, no reduction        FlexFlow    everything, on some devices
     Mesh-TensorFlow   one mesh: `roles`                   data parallel   batch_only
 """
 
@@ -67,8 +67,7 @@ _SUBSET = 0.25
 def random_strategy(
     rng: Random, splits: tuple[Split, ...], cluster: Cluster, *, subsets: bool = True
 ) -> Strategy:
-    """A random strategy; whether several splits of one call go together is for the caller to
-    see."""
+    """A random strategy; whether its splits go together is for the caller to see."""
     mesh = None
     shape = whole_mesh(cluster).shape
     if subsets and shape and rng.random() < _SUBSET:
@@ -88,8 +87,7 @@ def random_strategy(
 
 
 def _random_mesh(rng: Random, cluster: Cluster) -> Mesh:
-    """The devices beneath some prefix of the axes: one node of several, one pair of a node, one
-    device."""
+    """The devices beneath a prefix of the axes: one node of several, one device."""
     shape = whole_mesh(cluster).shape
     inner = shape[rng.randint(1, len(shape)) :]
     count = prod(inner)
@@ -113,10 +111,10 @@ def valid_strategy(
     """A random strategy that the node can follow."""
     splits = node_splits(facts.graph, node)
     for _ in range(8):
-        found = random_strategy(rng, splits, cluster, subsets=subsets)
+        strategy = random_strategy(rng, splits, cluster, subsets=subsets)
         try:
-            place_node(facts, node, found, cluster)
+            place_node(facts, node, strategy, cluster)
         except InvalidStrategy:
             continue
-        return found
+        return strategy
     return Strategy((Replicate(),) * len(cluster.axes))

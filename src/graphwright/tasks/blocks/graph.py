@@ -178,12 +178,12 @@ _NONE: Mapping[Copy, Block] = {}
 
 
 def _find_blocks(x: Expansion, tensor: str) -> dict[Copy, Block]:
-    found: dict[Copy, Block] = {}
+    own: dict[Copy, Block] = {}
     for find in KINDS:
         for block in find(x, tensor):
             assert isinstance(block.name, Copy)
-            found[block.name] = block
-    return found
+            own[block.name] = block
+    return own
 
 
 def _device_by_device(before: Block, after: Block, templates: Templates) -> Pairs:

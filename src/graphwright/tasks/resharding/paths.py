@@ -173,9 +173,7 @@ def arrive(search: Records, seconds: float, moved: float) -> None:
 
 @compiled
 def nearest(s: Record) -> int:
-    """The state to look at next: of those that might be better than the best path, the one with the
-    least to come; -1 for none.
-    """
+    """The most promising state that might beat the best path; -1 for none."""
     at = -1
     lowest = s.best
     for i in range(s.num_states):
@@ -331,9 +329,7 @@ def slices(s: Record, at: int) -> None:
 
 @compiled
 def swaps(s: Record, rates: Rates, at: int) -> None:
-    """The innermost cut of a dim moves to another: the target's or, where an outer cut is in the
-    way, the longest.
-    """
+    """The innermost cut of a dim moves to the target's dim, or makes way for others."""
     state = s.states[at]
     for i in range(s.num_bundles):
         b = s.bundles[i]

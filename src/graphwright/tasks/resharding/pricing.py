@@ -72,9 +72,7 @@ class _Collective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Messages:
-    """Who sends which region, [message, dim, 2], to whom: how many bytes, over which links,
-    [message, 2], -1 for none.
-    """
+    """Who sends which region to whom: bytes, and links, [message, 2], -1 for none."""
 
     senders: NDArray[np.int32]
     receivers: NDArray[np.int32]
@@ -162,9 +160,7 @@ class Pricer:
         return PricedHop(hop, max(slowest), _NOBODY, make)
 
     def _slowest(self, c: _Collective) -> list[float]:
-        """Seconds of each kind of party; of equal parts, one question serves all tensors of as many
-        bytes.
-        """
+        """Seconds of each kind of party; for equal parts asked once for a size."""
         parties = c.parties.parties
         if not c.even:
             return [self._seconds(c, parties[p]) for p in self._heaviest(c)]
@@ -259,7 +255,7 @@ class Pricer:
         return _Messages(senders, receivers, regions, nbytes, links, bandwidth, latency)
 
     def _staged(self, hop: Hop, m: _Messages) -> Ints:
-        """What of each message is copied where it is sent and where it is received, [message, 2]."""
+        """The bytes of each message that are copied at its sender and receiver, [message, 2]."""
         held = (
             _held_by(hop.source, self.type, m.senders),
             _held_by(hop.target, self.type, m.receivers),
@@ -359,9 +355,7 @@ _MOST_ANSWERS = 1 << 17
 
 
 def _answers(costs: Costs) -> dict[_Question, list[float]]:
-    """What a cost model has said about collectives of equal parts: kind, parties, and the bytes of
-    each place.
-    """
+    """What a cost model has said about collectives of equal parts."""
     try:
         known = _ANSWERS.setdefault(costs, {})
     except TypeError:  # it can't be referred to weakly, or has no hash

@@ -110,7 +110,7 @@ def reshard(
 def gather_then_slice(
     cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
 ) -> Resharding:
-    """The plain way on one mesh: add up all terms, gather all parts, take the part that is needed."""
+    """The plain way on one mesh: add up all terms, gather all parts, take what is needed."""
     pricer = Pricer(cluster, costs, type)
     return Resharding(tuple(pricer.price(hop) for hop in _plain_path(type, source, target)))
 
@@ -180,9 +180,7 @@ def _plain_path(type: TensorType, source: Sharding, target: Sharding) -> Path:
 
 
 def _entries(pricer: Pricer, target: Sharding) -> tuple[Sharding, ...]:
-    """Where to arrive on another mesh: at the target, or cut further along what is replicated
-    there, to be gathered.
-    """
+    """Where to arrive on another mesh: the target, or cut further, to be gathered there."""
     bare = _without_terms(Sharding(target.mesh, target.placements))
     entries = [_sharding(target.mesh, bare.placements, target.pieces)]
     levels = tariff_of(pricer.cluster, target.mesh, pricer.costs).axes.levels
@@ -196,9 +194,7 @@ def _entries(pricer: Pricer, target: Sharding) -> tuple[Sharding, ...]:
 
 
 def _copied(bare: Sharding, target: Sharding, levels: list[int]) -> Iterator[Axes]:
-    """Neighbouring axes of one level along which there are copies, or terms that will be made of
-    such.
-    """
+    """Neighbouring axes of one level along which there are copies, or will be terms."""
     bundle: list[int] = []
     for axis, placement in enumerate(bare.placements):
         kind = (levels[axis], target.placements[axis])
@@ -267,9 +263,7 @@ class _Problem:
         return seconds, path, exit
 
     def _without_search(self) -> tuple[float, Path, int]:
-        """The plain way, where there are too many different cuts or reducers for a state to be a
-        number.
-        """
+        """The plain way, where the cuts or reducers are too many for a state's number."""
         if self.target is not None:
             path, exit = _plain_path(self.type, self.source, self.target), -1
         else:
@@ -280,9 +274,7 @@ class _Problem:
         return self.prices.total(path), path, exit
 
     def _search(self) -> Record:
-        """The search, when it has ended; begun anew whenever a price was missing, so that it does
-        not depend on what is known.
-        """
+        """The ended search; begun anew for each missing price, as if all had been known."""
         pricer = self.prices.pricer
         tariff = tariff_of(pricer.cluster, self.source.mesh, pricer.costs)
         axes = tariff.axes

@@ -30,7 +30,7 @@ def as_laid_out(regions: Ints, order: Order) -> Ints:
 
 
 def in_one_piece(regions: Ints, held: Ints) -> NDArray[np.bool_]:
-    """Whether each region, [region, dim, 2], is one piece of the memory of what is held around it."""
+    """Whether each region, [region, dim, 2], is one piece of memory of what is held around it."""
     extent = regions[:, :, 1] - regions[:, :, 0]
     partial = extent != held[:, :, 1] - held[:, :, 0]
     any_later = np.cumsum(partial[:, ::-1], axis=1)[:, ::-1] - partial > 0
@@ -45,9 +45,7 @@ def staged_bytes(
     type: TensorType,
     order: Order = None,
 ) -> Ints:
-    """Bytes of copies on each device of a mesh during a collective: packed, received elsewhere,
-    terms.
-    """
+    """Bytes of copies on each device during a collective: packed, received, terms."""
     had, part = local_bytes(source, type), local_bytes(target, type)
     if kind.in_place:
         return np.zeros(len(had), dtype=np.int64)

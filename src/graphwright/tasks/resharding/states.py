@@ -182,9 +182,7 @@ def settled(s: Record, key: int) -> int:
 
 @compiled
 def only_slices(s: Record) -> bool:
-    """Whether every device has what it needs: all of it, or its part, cut as the target's outer
-    cuts are.
-    """
+    """Whether every device has what it needs, so that slices alone are left."""
     count, rank = s.num_bundles, s.rank
     if s.leaves:
         return False
@@ -202,9 +200,7 @@ def only_slices(s: Record) -> bool:
 
 @compiled
 def opens(s: Record, lead: int, group: int, d: int) -> bool:
-    """Whether dim `d` can be cut further by bundles from `lead` on, as its innermost cut, with
-    something in every part.
-    """
+    """Whether bundles from `lead` on can be the innermost cut of dim `d`, no part empty."""
     dim = s.dims[d]
     if dim.size < group * dim.ways or dim.pieced:
         return False
@@ -225,9 +221,7 @@ def innermost(s: Record, i: int) -> bool:
 
 @compiled
 def stays(s: Record, i: int, cut: int) -> bool:
-    """Whether the target has the cuts down to bundle `i`: no reason to begin a gathering there, or
-    outside of it.
-    """
+    """Whether the target has the cuts down to bundle `i`, so that none is gathered."""
     alike: bool = cut < s.rank
     for j in range(i + 1):
         alike = alike and (s.bundles[j].now == cut) == (s.bundles[j].target == cut)
@@ -236,9 +230,7 @@ def stays(s: Record, i: int, cut: int) -> bool:
 
 @compiled
 def longest_other(s: Record, i: int) -> int:
-    """Where an outer cut of its dim is in the way of bundle `i`, the longest other dim that it can
-    cut; else -1.
-    """
+    """The longest other dim for bundle `i` if an outer cut is in its way; else -1."""
     own, longest = s.bundles[i].now, -1
     for j in range(i):
         b = s.bundles[j]

@@ -49,9 +49,9 @@ class Tariff:
     """Prices of collectives on one mesh, by one cost model, which is not kept here: it may come to
     an end.
 
-    `rates.points` by kind (its place in TRANSFERS) and group are seconds at 2^i bytes; or, after a -1, latency and seconds
-    per byte; NaN as long as nobody has asked. `rates.group_of` is for every set of axes, as bits,
-    the number of its group.
+    `rates.points` by kind (its place in TRANSFERS) and group are seconds at 2^i bytes; or, after a
+    -1, latency and seconds per byte; NaN as long as nobody has asked. `rates.group_of` is for every
+    set of axes, as bits, the number of its group.
     """
 
     def __init__(self, cluster: Cluster, mesh: Mesh) -> None:
@@ -126,9 +126,7 @@ def tariff_of(cluster: Cluster, mesh: Mesh, costs: Costs) -> Tariff:
 
 
 def _ports(cluster: Cluster) -> Floats:
-    """Per level: the bytes/s that one member can receive, all ways in together, the least latency,
-    its devices.
-    """
+    """Per level: the bytes/s that a member can receive, the least latency, its devices."""
     ports = []
     for level, stride in zip(cluster.levels, cluster.strides, strict=True):
         ways_in = np.zeros(cluster.num_devices // stride)

@@ -166,10 +166,10 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
 
 def _classes(cluster: Cluster, parties: list[Party], latencies: list[float]) -> NDArray[np.int64]:
     numbers: dict[object, int] = {}
-    found = []
+    classes = []
     for party, latency in zip(parties, latencies, strict=True):
         speeds = cluster.resource_bandwidths[party.links].tolist()
         shape = tuple(sorted(zip(speeds, party.edges_on.tolist(), strict=True)))
         key = (party.members.shape, party.contenders, shape, party.least_bandwidth, latency)
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+        classes.append(numbers.setdefault(key, len(numbers)))
+    return np.array(classes, dtype=np.int64)

@@ -299,9 +299,7 @@ def clear(machine: Machine, m: Record) -> None:
 
 @compiled
 def receive(machine: Machine, m: Record, receiver: int) -> None:
-    """Count the messages to one device: for each tile that its part overlaps and that it does not
-    have.
-    """
+    """Count the messages to one device: one for each tile that it needs and lacks."""
     for d in range(m.rank):
         m.dims[d].part = 0
     for a in range(m.num_axes):
@@ -424,9 +422,7 @@ def send(machine: Machine, m: Record, sender: int, receiver: int, share: float) 
 
 @compiled
 def one_by_one(links: Records, line: Any) -> None:
-    """Each link carries its messages one after another: the line of the link with most bytes, and
-    of that with most waits.
-    """
+    """Messages one after another: the lines of the links with most bytes and most waits."""
     longest, most = links[0], links[0]
     for link in links:
         if link.busy > longest.busy:
@@ -439,9 +435,7 @@ def one_by_one(links: Records, line: Any) -> None:
 
 @compiled
 def at_once(machine: Machine, m: Record, line: Any) -> None:
-    """All messages are one exchange: as long as its busiest link or device takes, after the waits
-    of all levels it spans.
-    """
+    """All messages at once: the busiest link or device, after the waits of all levels."""
     for link in machine.links:
         if link.load > 0:
             line.rate = max(line.rate, link.load / link.bandwidth)

@@ -82,9 +82,7 @@ def fill(
     seconds: Floats,
     moved: Floats,
 ) -> int:
-    """Fill in a table from entry `first` on, row by row; the entry at which a price is missing, or
-    how many there are.
-    """
+    """Fill in a table from entry `first` on; returns the entry at which a price is missing."""
     s = search[0]
     for entry in range(first, seconds.size):
         u, v = entry // len(targets), entry % len(targets)

@@ -1,9 +1,9 @@
 """How a group is spread so that it goes with a neighbour: a joint choice for every axis of the
 neighbour's mesh.
 
-    [mm]  --y: S0 R on devices 0-3-->  [gelu]         the light group takes, axis by axis, a joint choice that needs y so
+    [mm]  --y: S0 R on devices 0-3-->  [gelu]    takes, axis by axis, a joint choice that needs y so
       ^
-      w: lives as its first reader needs it           and the update of w one that leaves w there
+      w: lives as its first reader needs it      and the update of w one that leaves w there
 
 Whatever a tensor is like on its way between two groups, the one that follows asks for it as it is
 (or makes it as it is asked for), on the same devices. Terms of a sum that nobody can work on are
@@ -85,11 +85,11 @@ class Alignment:
             slots = self._known[key] = tuple(
                 self._possible(g, slot, row, mesh) for slot, row in enumerate(rows.tolist())
             )
-        found: Changes = {}
+        changes: Changes = {}
         for strategy, nodes in zip(slots, self.coarse.groups[g].slots, strict=True):
             for i in nodes:
-                found[self.graph.nodes[i].name] = strategy
-        return found
+                changes[self.graph.nodes[i].name] = strategy
+        return changes
 
     def _possible(self, g: int, slot: int, row: list[int], mesh: Mesh | None) -> Strategy:
         """A strategy that the slot can follow: as asked for, or replicated along the last of the
@@ -115,8 +115,7 @@ class Alignment:
         return self._match(g, table[joint.choice[:, border.slot], border.number], there, pick)
 
     def settle(self, g: int, changes: Changes, pick: Pick = min) -> None:
-        """Let the updates of the parameters that a group is the first to read follow to where these
-        then live."""
+        """Let the updates of a group's parameters follow to where these then live."""
         for home in self.homes[g]:
             node = self.graph.nodes[home.reader]
             needed = place_node(self.facts, node, changes[node.name], self.cluster).inputs
@@ -129,13 +128,12 @@ class Alignment:
         """How a tensor at a border is on the other side."""
         node = self.graph.nodes[border.node]
         placed = place_node(self.facts, node, strategies[node.name], self.cluster)
-        found = placed.inputs[border.place] if border.makes else placed.outputs[border.place]
-        assert found is not None
-        return found
+        sharding = placed.inputs[border.place] if border.makes else placed.outputs[border.place]
+        assert sharding is not None
+        return sharding
 
     def _match(self, g: int, codes: NDArray[np.int8], there: Sharding, pick: Pick) -> Changes:
-        """One joint choice for every axis: one of those whose code is that of the layout;
-        replication where there is none."""
+        """For every axis a joint choice that has the layout's code, else replication."""
         joint, kinds = self.group_choices[g], self.all[g].kinds
         everywhere = there.mesh == self.whole
         chosen = []
@@ -156,19 +154,19 @@ class Alignment:
 
     def _find_borders(self, g: int) -> list[Border]:
         """The largest first."""
-        found: dict[tuple[object, ...], Border] = {}
+        borders: dict[tuple[object, ...], Border] = {}
         for slot, nodes in enumerate(self.coarse.groups[g].slots):
             node = self.graph.nodes[typical(nodes)]
             for arg, name in enumerate(node.inputs):
                 if name is not None and name in self.facts.producer:
-                    self._note(found, g, slot, False, arg, name, *self.facts.producer[name])
+                    self._note(borders, g, slot, False, arg, name, *self.facts.producer[name])
             for output, name in enumerate(node.outputs):
                 for reader, arg in self.facts.readers[name]:
-                    self._note(found, g, slot, True, output, name, reader, arg)
-        return sorted(found.values(), key=lambda b: (-b.nbytes, b.makes, b.node))
+                    self._note(borders, g, slot, True, output, name, reader, arg)
+        return sorted(borders.values(), key=lambda b: (-b.nbytes, b.makes, b.node))
 
     def _note(
-        self, found: dict[tuple[object, ...], Border], g: int,
+        self, borders: dict[tuple[object, ...], Border], g: int,
         slot: int, makes: bool, number: int, name: str, node: int, place: int,
     ) -> None:  # fmt: skip
         other = self.coarse.group_of[node]
@@ -176,7 +174,7 @@ class Alignment:
             return
         key = (slot, makes, number, other, self.coarse.slot_of[node], place)
         nbytes = self.graph.tensors[name].type.nbytes
-        found.setdefault(
+        borders.setdefault(
             key,
             Border(
                 slot=slot, makes=makes, number=number, nbytes=nbytes,

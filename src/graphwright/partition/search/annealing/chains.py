@@ -1,9 +1,10 @@
 """FlexFlow's search: Markov chains over plans, with the simulator as the cost (Jia's thesis,
 section 3.5).
 
-    plan --propose--> plan'      one group, or one operator, is spread differently (`proposals`)
-                                 its simulated time is found from what changes (`simulate.Incremental`)
-    accept with probability      min(1, exp(-beta * (cost(plan') - cost(plan)) / best))          Metropolis-Hastings, equation 3.1
+    plan --propose--> plan'    one group, or one operator, is spread differently (`proposals`)
+                               what changes is simulated (`simulate.Incremental`)
+    accept with probability    min(1, exp(-beta * (cost(plan') - cost(plan)) / best))
+                               Metropolis-Hastings, equation 3.1
 
 A faster plan is always taken, a slower one sometimes, so that a chain leaves what is best only
 nearby. `beta` grows while a chain runs (annealing): at first a plan that is slower by 1% is often
@@ -76,7 +77,8 @@ class Annealed:
     def __repr__(self) -> str:
         rate = self.num_proposals / max(self.seconds, 1e-9)
         return (
-            f"Annealed({self.makespan * 1e3:,.6g} ms from {min(self.start_makespans) * 1e3:,.6g} ms, "
+            f"Annealed({self.makespan * 1e3:,.6g} ms "
+            f"from {min(self.start_makespans) * 1e3:,.6g} ms, "
             f"{self.num_proposals:,} proposals at {rate:,.0f}/s, stopped by the {self.stopped})"
         )
 
@@ -236,23 +238,22 @@ class _Search:
         )
 
     def _chain(self, start: Plan, chains_left: int, beta: tuple[float, float]) -> Stopped:
-        """Metropolis-Hastings from a plan until its share is used up, or half of it brings nothing
-        better."""
+        """Metropolis-Hastings from a plan, until its share is used up or half of it was vain."""
         share = self._share(chains_left)
         start = self._homeless(start)
         run = self._schedule(start)
         now = best = run.makespan
-        found: _FasterPlan | None = None
+        faster: _FasterPlan | None = None
         improved_at, number = 0.0, 0
         while True:
             used = share.used(self._clock(), self.num_proposals)
             hopeless = used > 0.5 and best > _FAR * self.least
             over = used >= 1.0 or used - improved_at > 0.5 or hopeless
-            if found is not None and (over or number % _OFTEN == 0):
-                if not self._settle(start, found):
+            if faster is not None and (over or number % _OFTEN == 0):
+                if not self._settle(start, faster):
                     run = self._schedule(self._homeless(self.best or start))
                     now = best = run.makespan
-                found = None
+                faster = None
             if self.progress is not None and number % _OFTEN == 0:
                 self._tell()
             if over:
@@ -264,8 +265,8 @@ class _Search:
             now = seconds
             if now < best:
                 best, improved_at = now, used
-            if now < (self.least if found is None else found.seconds):
-                found = _FasterPlan(now, dict(run.strategies))
+            if now < (self.least if faster is None else faster.seconds):
+                faster = _FasterPlan(now, dict(run.strategies))
                 if self.fits is None:
                     self.history.append((self._clock(), self.num_proposals, now))
         if used < 1.0:
@@ -294,19 +295,19 @@ class _Search:
         counts[2] += seconds < self.least
         return seconds
 
-    def _settle(self, start: Plan, found: _FasterPlan) -> bool:
+    def _settle(self, start: Plan, faster: _FasterPlan) -> bool:
         """Let a new best plan count, if it fits."""
         plan = make_plan(
             self.coarse.facts.graph,
             self.cluster,
-            found.strategies,
+            faster.strategies,
             inputs=start.inputs,
             keep=start.keep,
             algorithm="mcmc",
         )
         if self.fits is not None and not self.fits(plan):
             return False
-        self._improve(plan, found.seconds)
+        self._improve(plan, faster.seconds)
         return True
 
     def _homeless(self, start: Plan) -> Plan:

@@ -1,8 +1,9 @@
 """What the additive model thinks of each configuration of a group, the neighbours being as they are
 now.
 
-    estimate[c] = unary[g][c] + sum over updates u of g:      (1 - hidden) * min over c' of  pair[g, u][c, c'] + unary[u][c']
-                              + sum over other neighbours v:                                 pair[g, v][c, configuration of v now]
+    estimate[c] = unary[g][c]
+      + sum over updates u of g:      (1 - hidden) * min over c' of pair[g, u][c, c'] + unary[u][c']
+      + sum over other neighbours v:  pair[g, v][c, configuration of v now]
 
 Reading one row of a table for each neighbour is thousands of times cheaper than a simulation, so a
 search that draws configurations by their rank in this estimate wastes few simulations on hopeless

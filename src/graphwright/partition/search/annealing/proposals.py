@@ -1,14 +1,14 @@
 """What a Markov chain over plans tries next: another strategy for one operator, for a group, or for
 all groups that are alike.
 
-    estimate    a configuration of a group that the additive model thinks well of, the neighbours being as they are (`hints`)
+    estimate    a configuration of a group that is good by the estimate, given its neighbours
     axis        another joint choice along one axis, or along the axes of one level
-    whole       any configuration on all devices                                 FlexFlow's S, A and P
-    some        the same on some of the devices: some axes are fixed             FlexFlow's O
-    neighbour   as a bordering group has what passes between them                no moving at that border
+    whole       any configuration on all devices                         FlexFlow's S, A and P
+    some        the same on some of the devices: some axes are fixed     FlexFlow's O
+    neighbour   as a bordering group has what passes between them        nothing moves there
     copy        as the same group of another layer is spread
     alike       a configuration for the same group of all layers at once
-    node        any strategy for one operator by itself                          so that every plan can be reached
+    node        any strategy for one operator by itself                  reaches every plan
 
 Whatever is changed, parameters live where their first reader needs them, and what updates them
 follows. In `swept` proposals the light groups around follow as well, so that two heavy groups have
@@ -47,8 +47,7 @@ SWEPT = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Strategies to try, and what kind of change they are; no strategies where the plan is that way
-    already."""
+    """Strategies to try, none if the plan has them already, and the kind of change."""
 
     kind: str
     changes: Changes
@@ -118,8 +117,7 @@ class Proposals:
         return changes
 
     def _estimated(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
-        """By its rank in the estimate: the second best is drawn half as often as the best, the
-        third a third as often."""
+        """Drawn by rank in the estimate: the n-th best 1/n times as often as the best."""
         seconds = self.hints.estimate(g, now, rng.randrange(len(HIDDEN)))
         rank = int((len(seconds) + 1) ** rng.random()) - 1
         order = np.argsort(seconds, kind="stable")
@@ -135,8 +133,7 @@ class Proposals:
         return self.alignment.strategies(g, rows[:, free], beneath(self.alignment.whole, fixed))
 
     def _one_axis(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
-        """Another joint choice along one axis of the group's mesh, or along all those of one level
-        of the cluster."""
+        """Another joint choice along one axis of the group's mesh, or all axes of a level."""
         joint, group = self.alignment.group_choices[g], self.coarse.groups[g]
         axes = self.cluster.axes
         lead = now[self.graph.nodes[group.slots[group.lead][0]].name]
@@ -179,8 +176,7 @@ class Proposals:
     # -- more than one, or less -------------------------------------------------------------------
 
     def _alike(self, rng: Random, g: int, now: Mapping[str, Strategy]) -> Changes:
-        """One configuration for all groups equal to a group: one that is good for this one, or
-        any."""
+        """One configuration for all groups alike: a good one for this one, or any."""
         if rng.random() < 0.5:
             first = self._estimated(rng, g, now)
         else:
@@ -195,8 +191,7 @@ class Proposals:
         return changes
 
     def _sweep(self, g: int, changes: Changes, now: Mapping[str, Strategy]) -> None:
-        """Light groups around a group follow it: by the estimate, or, where that knows too little,
-        as the border has it."""
+        """Light groups around a group follow it: by the estimate, or else as the border is."""
         around = dict.fromkeys(b.group for b in self.alignment.borders[g] if b.group in self.light)
         there = {**now, **changes}
         known = self.hints.now(g, there) is not None

@@ -6,9 +6,9 @@ Every factor has a key: a leaf that of its table's content, a result the hash of
 of its operands' keys. Equal keys are one slot; the circuit computes every slot once, whatever the
 algebra: numbers in `eliminate`, frontiers in `frontier`.
 
-    instances    layer 1   layer 2   ...  layer 24     one tree of steps for the whole problem, each with its variables
+    instances    layer 1   layer 2   ...  layer 24     one tree of steps, each with its variables
                        \\      |       /
-    slots                 one value                    computed once; for unrolling, each instance walks it by itself
+    slots                 one value                    computed once; unrolled for each instance
 
 A domain is the part of a variable's configurations that take part. A variable with one left is no
 variable any more: it drops out of all scopes, which is how a variable is fixed (TensorOpt's
@@ -105,8 +105,7 @@ def all_configurations(problem: Problem) -> dict[int, NDArray[np.int64]]:
 
 
 def scopes_of(problem: Problem, domains: Domains) -> tuple[dict[int, int], list[Scope]]:
-    """Variables with a choice, with how many, and the scopes of all tables: variables' own, then
-    pairs."""
+    """Variables with their numbers of choices, if several; the scopes of all tables."""
     sizes = {v: len(domain) for v, domain in domains.items() if len(domain) > 1}
     scopes: list[Scope] = [(v,) if v in sizes else () for v in range(problem.num_variables)]
     scopes += [tuple(v for v in pair if v in sizes) for pair in problem.pairs]
@@ -116,8 +115,7 @@ def scopes_of(problem: Problem, domains: Domains) -> tuple[dict[int, int], list[
 def compile_problem(
     problem: Problem, domains: Domains, method: Method = "ldp", *, share: bool = True
 ) -> Circuit:
-    """The circuit that eliminates all variables; with `share` false, equal sub-problems stay
-    apart."""
+    """The circuit that eliminates all variables; `share`: equal sub-problems are one slot."""
     sizes, scopes = scopes_of(problem, domains)
     order = find_order(sizes, scopes, method)
     steps = find_steps(sizes, scopes, order.variables)
@@ -181,8 +179,7 @@ def _ends(pair: Pair) -> tuple[int, ...]:
 
 
 def _leaf(table: Table, pair: Pair, domains: Domains) -> tuple[Leaf, bytes]:
-    """The table's entries within the domains, and a key: of the content where that is little, else
-    of where it is from."""
+    """A table's entries within the domains, and a key: of little content, or of its origin."""
     ends = _ends(pair)
     num_options = table.time.shape[-1]
     if all(len(domains[v]) == size for v, size in zip(ends, table.time.shape, strict=False)):

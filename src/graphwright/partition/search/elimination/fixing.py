@@ -4,7 +4,7 @@ elimination).
 A mask that every layer reads, or a tied weight, closes cycles through all layers:
 
          hub                       without it a chain is left: fix the hub, eliminate the rest,
-       / / \\ \\                     and do so for every, or for the most promising, of its configurations
+       / / \\ \\                     for all of its configurations or the most promising
     o - o - o - o
 
 The variable to fix is the one without which the widest step of the elimination is the least wide.
@@ -21,8 +21,7 @@ CANDIDATES = 12
 
 
 def choose_fixed(problem: Problem, domains: Domains, method: Method, limit: int) -> tuple[int, ...]:
-    """The variables to fix so that no step makes more than `limit` products; none if there is no
-    need."""
+    """The variables to fix so that no step makes more than `limit` products."""
     sizes, scopes = scopes_of(problem, domains)
     fixed: list[int] = []
     order = find_order(sizes, scopes, method)
@@ -35,8 +34,8 @@ def choose_fixed(problem: Problem, domains: Domains, method: Method, limit: int)
         trials = []
         for v in candidates:
             smaller = {u: size for u, size in sizes.items() if u != v}
-            found = find_order(smaller, _without(scopes, v), method)
-            trials.append((max(found.widest, limit), found.total * sizes[v], v, found))
+            without = find_order(smaller, _without(scopes, v), method)
+            trials.append((max(without.widest, limit), without.total * sizes[v], v, without))
         _, _, hub, order = min(trials, key=lambda trial: trial[:3])
         fixed.append(hub)
         del sizes[hub]

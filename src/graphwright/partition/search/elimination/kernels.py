@@ -79,8 +79,7 @@ def run_outside(
     values: Floats,
     outside: Floats,
 ) -> None:
-    """For every entry of every slot the least that all the rest takes, over all instances of the
-    slot."""
+    """For every entry of every slot the least that all the rest takes, over all instances."""
     outside[:] = np.inf
     outside[slot_begin[root]] = 0.0
     for o in range(len(operations) - 1, -1, -1):
@@ -171,7 +170,7 @@ def best_options(
     beta: float,
 ) -> Int64s:
     """The best option of each table's entry."""
-    found = np.zeros(len(leaf_of), np.int64)
+    best_option = np.zeros(len(leaf_of), np.int64)
     for i in range(len(leaf_of)):
         options = num_options[leaf_of[i]]
         at = leaf_begin[leaf_of[i]] + entries[i] * options
@@ -181,5 +180,5 @@ def best_options(
                 cost = alpha * time[at + option] + beta * memory[at + option]
                 if cost < best:
                     best = cost
-                    found[i] = option
-    return found
+                    best_option[i] = option
+    return best_option

@@ -4,19 +4,19 @@ A factor is a table over some variables, its scope: a variable's own table, a pa
 of a step. Eliminating a variable v replaces all factors over v by one over v's neighbours, in which
 v is chosen best. TensorOpt (section 3.2) names
 
-    node elimination    v has two neighbours: a - v - b becomes a - b                  K^3 products
-    edge elimination    factors with one scope become their product                    K^2
-    branch elimination  v has more: the result ranges over all neighbours at once,
-                        as though they were merged to one                              K^(degree + 1)
-    linear DP           v has one neighbour: CF(b) = union over v of CF(v) x E(v, b)   K^2
+    node elimination    v has two neighbours: a - v - b becomes a - b               K^3 products
+    edge elimination    factors with one scope become their product                 K^2
+    branch elimination  v has more: the result ranges over all neighbours           K^(degree + 1)
+    linear DP           v has one: CF(b) = union over v of CF(v) x E(v, b)          K^2
 
 so that an order of elimination is all there is to choose. Both orders take what is cheapest first,
 in classes:
 
-    "ldp"           leaves and inner vertices of blocks:  o=o=o=o  ->  o-o-o-o  ->  from the ends inwards
-                    (a block is a part that no single vertex disconnects; what connects blocks is kept to the last, so that
-                    a tree remains: TensorOpt's linear graph, and more)
-    "elimination"   the chain's inner vertices too, in their order, until two are left: K^3 a vertex (FT-Elimination, OptCNN)
+    "ldp"           leaves and inner vertices of blocks: o=o=o=o -> o-o-o-o -> from the ends inwards
+                    (a block is a part that no single vertex disconnects; what connects blocks comes
+                    last, so that a tree remains: TensorOpt's linear graph, and more)
+    "elimination"   the chain's inner vertices too, in their order, until two are left: K^3 a vertex
+                    (FT-Elimination, OptCNN)
 
 Identical layers are eliminated alike in either, which is what lets `elimination.circuit` solve them
 once.
@@ -44,8 +44,7 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Variables in the order of their elimination; how many products the widest step makes, and all
-    of them."""
+    """The order of elimination, the products of its widest step, and those of all steps."""
 
     variables: tuple[int, ...]
     widest: int
@@ -63,8 +62,7 @@ class Step(NamedTuple):
 
 
 def find_order(sizes: Mapping[int, int], scopes: Iterable[Scope], method: Method) -> Order:
-    """The order in which to eliminate all variables of `sizes` (variable -> number of
-    configurations)."""
+    """The order in which to eliminate all variables of `sizes` (variable: configurations)."""
     graph: Graph = {v: set() for v in sizes}
     for scope in scopes:
         for v in scope:
@@ -111,8 +109,7 @@ def find_order(sizes: Mapping[int, int], scopes: Iterable[Scope], method: Method
 def find_steps(
     sizes: Mapping[int, int], scopes: Sequence[Scope], order: Sequence[int]
 ) -> list[Step]:
-    """The steps that eliminate the variables in that order; the last result, if any, is the whole
-    problem's (scope ())."""
+    """The steps that eliminate the variables in that order; the last makes the result."""
     steps: list[Step] = []
     scope_of: list[Scope] = list(scopes)
     holding: dict[int, list[int]] = {v: [] for v in sizes}
@@ -125,12 +122,12 @@ def find_steps(
             closed.append(factor)
 
     def take(v: int) -> list[int]:
-        found = holding.pop(v)
-        for factor in found:
+        factors = holding.pop(v)
+        for factor in factors:
             for other in scope_of[factor]:
                 if other != v:
                     holding[other].remove(factor)
-        return found
+        return factors
 
     def step(left: int, right: int, variable: int) -> int:
         scope = step_scope(scope_of[left], scope_of[right] if right != NONE else (), variable)
@@ -173,16 +170,14 @@ def step_scope(left: Scope, right: Scope, variable: int) -> Scope:
 
 
 def _inner_of_chains(graph: Graph) -> set[int]:
-    """All but the leaves of stars: a leaf whose neighbour could not be eliminated by itself goes
-    first."""
+    """All but the leaves of stars: those go first, before their neighbours."""
     return {
         v for v, others in graph.items() if len(others) != 1 or len(graph[next(iter(others))]) <= 2
     }
 
 
 def _core(graph: Graph) -> Graph:
-    """What is left when leaves are taken off until there are none: blocks, and what connects
-    them."""
+    """What is left when leaves are taken off: blocks, and what connects them."""
     core = {v: set(others) for v, others in graph.items()}
     leaves = [v for v, others in core.items() if len(others) < 2]
     while leaves:
@@ -201,7 +196,7 @@ def _ends_and_cuts(graph: Graph) -> set[int]:
     The ends are kept as the paper marks the first operator, so that the first and the last layer
     are eliminated like all others.
     """
-    found: set[int] = set()
+    separators: set[int] = set()
     number: dict[int, int] = {}
     low: dict[int, int] = {}
     for root in sorted(graph):
@@ -225,6 +220,6 @@ def _ends_and_cuts(graph: Graph) -> set[int]:
                 if parent >= 0:
                     low[parent] = min(low[parent], low[v])
                     if low[v] >= number[parent]:
-                        found.add(parent)
-        found |= {root, last}
-    return found
+                        separators.add(parent)
+        separators |= {root, last}
+    return separators

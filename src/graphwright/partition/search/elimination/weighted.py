@@ -2,7 +2,7 @@
 and wider).
 
     least(problem, weight)     least time + weight * memory; infinity asks for the least memory
-    sweep(problem, weights)    the same for many weights: the order and the sharing are found once, weights run in parallel
+    sweep(problem, weights)    the same for many weights in parallel, with one order and one sharing
 
 In the algebra of (min, +), a step of `elimination.circuit` is a product of matrices:
 
@@ -11,9 +11,9 @@ In the algebra of (min, +), a step of `elimination.circuit` is a product of matr
 and the choice of v is found again while unrolling, for the one entry that was chosen.
 
     sharing      equal sub-problems (repeated layers) are computed once
-    exactness    exact for every graph whose elimination is narrow enough (`limit` products in the widest step). In others some
-                 variables are fixed (`elimination.fixing`): all their configurations are tried if they are few (exact),
-                 else they are improved in turns (then `exact` is false)
+    exactness    exact where elimination is narrow enough (`limit` products in the widest step).
+                 Elsewhere some variables are fixed (`elimination.fixing`): all configurations are
+                 tried if they are few (exact), else improved in turns (then `exact` is false)
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ def scalars(weight: float) -> tuple[float, float]:
 
 
 class Numbers:
-    """A circuit packed for the kernels; the values of all slots lie one after another. Calls may
-    run in parallel."""
+    """A circuit packed for the kernels, slot after slot. Calls may run in parallel."""
 
     def __init__(
         self, problem: Problem, domains: Domains, method: Method = "ldp", *, share: bool = True
@@ -147,8 +146,7 @@ class Numbers:
         return int(self.circuit.instance_slot[self.circuit.root])
 
     def outside(self, values: Floats) -> Floats:
-        """For every entry of every slot the least value of all that is not in it; over all
-        instances the least."""
+        """For every entry of every slot the least of all that is not in it."""
         outside = np.empty(self.slot_begin[-1])
         run_outside(
             self.operations, self.maps, self.slot_begin, self.first_slot, self.root_slot,
@@ -208,12 +206,12 @@ def _total(values: Floats) -> float:
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
-def objective(found: Assignment, weight: float) -> float:
+def objective(assignment: Assignment, weight: float) -> float:
     """What an assignment is compared by."""
-    if isinf(found.time):
+    if isinf(assignment.time):
         return inf
     alpha, beta = scalars(weight)
-    return alpha * found.time + beta * found.memory
+    return alpha * assignment.time + beta * assignment.memory
 
 
 def fixed_domains(domains: Domains, values: dict[int, int]) -> dict[int, NDArray[np.int64]]:
@@ -229,19 +227,18 @@ def _with_fixed(
     method: Method,
     threads: int | None,
 ) -> Iterator[Least]:
-    """`least` for every weight by trying, or improving in turns, what some variables are fixed
-    to."""
+    """`least` for every weight, by trying or improving what the fixed variables are."""
     if prod(len(domains[v]) for v in fixed) <= MOST_TRIALS:
         best: list[Least | None] = [None] * len(weights)
         for values in product(*(domains[v].tolist() for v in fixed)):
             numbers = Numbers(
                 problem, fixed_domains(domains, dict(zip(fixed, values, strict=True))), method
             )
-            for i, found in enumerate(numbers.sweep(weights, threads=threads)):
+            for i, solution in enumerate(numbers.sweep(weights, threads=threads)):
                 old = best[i]
-                if old is None or objective(found, weights[i]) < objective(old, weights[i]):
-                    best[i] = found
-        yield from (found for found in best if found is not None)
+                if old is None or objective(solution, weights[i]) < objective(old, weights[i]):
+                    best[i] = solution
+        yield from (solution for solution in best if solution is not None)
         return
     for weight in weights:
         yield improve_in_turns(problem, domains, fixed, weight, method)
@@ -270,8 +267,7 @@ def improve_in_turns(
         return np.asarray(cost.min(axis=-1))
 
     def costs_given(v: int, choices: NDArray[np.int64] | None) -> Floats:
-        """The value of each configuration of v, its neighbours as they are or, if unknown, at their
-        best."""
+        """The value of each configuration of v, given `choices` or its neighbours' best."""
         cost = weighed(problem.unary[v].time, problem.unary[v].memory)
         for pair in neighbours[v]:
             table = problem.pairs[pair]
@@ -295,8 +291,8 @@ def improve_in_turns(
                 if value == values[v] or trials >= MOST_TURNS:
                     continue
                 trials += 1
-                found = solve({**values, v: value})
-                if objective(found, weight) < objective(best, weight):
-                    best, values = found, {**values, v: value}
+                solution = solve({**values, v: value})
+                if objective(solution, weight) < objective(best, weight):
+                    best, values = solution, {**values, v: value}
         if trials >= MOST_TURNS or not objective(best, weight) < before:
             return best

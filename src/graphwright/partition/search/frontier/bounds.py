@@ -5,8 +5,8 @@ which there is nothing:
 
     time                                 u, v   supported points: known assignments
      | u                                 ----   the line of their weight: nothing is below
-     |  \\ . n                            n      the corner (time of u, memory of v): what is better than u and v lies
-     |    \\                                     between the line and the corner, in a triangle
+     |  \\ . n                            n      the corner (time of u, memory of v); what beats both is
+     |    \\                                     in the triangle of line and corner
      |      \\ v
      +------------ memory
 
@@ -92,22 +92,21 @@ class Supporting:
         new = list({line[:2]: line for line in lines if line[:2] not in self.known}.values())
         if len(new) > 1 and self.threads > 1:
             with ThreadPoolExecutor(self.threads) as pool:
-                found = list(pool.map(self._solve, new))
+                answers = list(pool.map(self._solve, new))
         else:
-            found = [self._solve(line) for line in new]
-        for line, solved in zip(new, found, strict=True):
+            answers = [self._solve(line) for line in new]
+        for line, solved in zip(new, answers, strict=True):
             self.known[line[:2]] = solved
         return [self.known[line[:2]] for line in lines]
 
     def _solve(self, line: Line) -> Solved:
         values = self.numbers.values(line.alpha, line.beta)
-        found = self.numbers.assignment(values, line.alpha, line.beta)
-        return line._replace(least=self.numbers.total(values)), found
+        assignment = self.numbers.assignment(values, line.alpha, line.beta)
+        return line._replace(least=self.numbers.total(values)), assignment
 
 
 def find_supported(supporting: Supporting, precision: float, *, most: int = 2000) -> Supported:
-    """Supported points until no open triangle could be smaller; about `most` weighed problems are
-    solved at the most."""
+    """Supported points until no triangle can shrink, from about `most` weighed problems."""
     shrink = 1.0 + precision
     low, high = supporting.solve([Line(0.0, 1.0), Line(1.0, 0.0)])
     if isinf(low[1].time):
@@ -134,15 +133,15 @@ def find_supported(supporting: Supporting, precision: float, *, most: int = 2000
                 asked.append((low, high, Line(alpha / (alpha + beta), beta / (alpha + beta))))
         gaps = []
         answers = supporting.solve([line for _, _, line in asked])
-        for (low, high, _), (line, found) in zip(asked, answers, strict=True):
+        for (low, high, _), (line, point) in zip(asked, answers, strict=True):
             below = line.least < line.at(low[1].time, low[1].memory) * (1 - ROUNDING)
-            if below and found.time < low[1].time and found.memory < high[1].memory:
-                gaps += [(low, (line, found)), ((line, found), high)]
+            if below and point.time < low[1].time and point.memory < high[1].memory:
+                gaps += [(low, (line, point)), ((line, point), high)]
             elif is_open(low[1], high[1], line):
                 left.append(Gap(low[1], high[1], (line, low[0], high[0])))
     known = supporting.known.values()
     return Supported(
-        points=tuple(nondominated([found for _, found in known])),
+        points=tuple(nondominated([point for _, point in known])),
         gaps=tuple(left),
     )
 
@@ -184,8 +183,7 @@ def open_corners(
 
 
 def nondominated(points: Iterable[Assignment]) -> list[Assignment]:
-    """The points that no other dominates, up to rounding, memory upwards; the first of equal
-    ones."""
+    """The points that none dominates, up to rounding, memory upwards; the first of equals."""
     kept: list[Assignment] = []
     for point in sorted(points, key=lambda point: (point.memory, point.time)):
         if isinf(point.time) or (kept and point.time >= kept[-1].time * (1 - ROUNDING)):

@@ -56,7 +56,7 @@ def find_candidates(
     """At most about `count` plans spread over the frontiers, their ends always among them."""
     estimate = narrow(estimate, estimate.space.width)
     problem = estimate.problem()
-    found: list[Assignment] = []
+    points: list[Assignment] = []
     exact = True
     for overlap in overlaps:
         tracked = track(
@@ -69,13 +69,13 @@ def find_candidates(
         exact &= tracked.exact
         for point in spread(tracked.points, max(2, count // len(overlaps))):
             time, memory = problem.evaluate(point.choices.tolist(), point.options)
-            found.append(replace(point, time=time, memory=memory))
+            points.append(replace(point, time=time, memory=memory))
     for overlap in FAST_ENDS if len(overlaps) > 1 else ():
         point = least(_hidden(estimate, problem, overlap))
         time, memory = problem.evaluate(point.choices.tolist(), point.options)
-        found.append(replace(point, time=time, memory=memory))
+        points.append(replace(point, time=time, memory=memory))
     plans: dict[tuple[bytes, tuple[tuple[tuple[int, int], int], ...]], Assignment] = {}
-    for point in found:
+    for point in points:
         plans.setdefault((point.choices.tobytes(), tuple(sorted(point.options.items()))), point)
     return TrackedPlans(
         plans=tuple((estimate.plan(p, "frontier"), (p.time, p.memory)) for p in plans.values()),

@@ -3,9 +3,9 @@
 A frontier is a range of points sorted by memory, upwards, and so by time, downwards; the frontiers
 of all entries of a factor lie one after another in flat columns (`Frontiers`).
 
-    contract        a step of elimination, for a range of its entries. For each entry, the union over
+    contract        a step of elimination for a range of its entries. For each one, the union over
                     the eliminated variable of products: all sums of a point of each operand
-      find_corners    the least time and the least memory of each product; hopeless ones are left out
+      find_corners    the least time and memory of each product; hopeless ones are left out
       promising       the order in which products are added, so that the later ones find much beaten
       add_product     one product: for each point of the shorter operand the other one, moved by it
         merge           a moved frontier into the union so far
@@ -33,7 +33,7 @@ class Frontiers(NamedTuple):
     """The frontiers of all entries of a factor, one after another.
 
     time, memory    of every point
-    left, right     the points of the operands whose sum a point is; of a leaf the option and nothing
+    left, right     the points of the operands whose sum it is; of a leaf the option and nothing
     begin           [entries + 1]: entry e has the points begin[e] to begin[e + 1]
     """
 
@@ -67,8 +67,7 @@ class Bounds(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """Which entries of its operands a step reads: left [shared, first, variable], right [shared,
-    variable, last]."""
+    """The operands' entries that a step reads: [shared, first, variable] and so on."""
 
     left: Int32s
     right: Int32s

@@ -4,8 +4,9 @@ memory.
 Where `eliminate` holds a number for every entry of a factor, here it is a frontier, and a step
 (`elimination.circuit`) is
 
-    result[a, b] = reduce(union over v of left[a, v] x right[v, b])        Eq. (4) to (7), Algorithms 1 to 3
-                                                                            x: all sums of a point of each
+    result[a, b] = reduce(union over v of left[a, v] x right[v, b])   x: all sums of a point of each
+
+(Eq. (4) to (7), Algorithms 1 to 3).
 
 `find_order` has the eliminations and the linear DP; `contract` computes a range of entries, and
 threads share the entries. Every point knows the points of the operands that it is the sum of, so
@@ -13,9 +14,9 @@ that unrolling gathers, step by step from the root, the points of all tables: th
 configurations, and each of their points an option.
 
     memory
-     |o                 exact       all of the frontier, for precision 0 and elimination narrow enough
-     | o                precision   for every assignment there is a point with at most 1 + precision times its time and memory;
-     |   o                          both ends of the frontier are exact nevertheless
+     |o              exact       all of it, for precision 0 and elimination narrow enough
+     | o             precision   every assignment has a point with at most 1 + precision times its
+     |   o                       time and memory; both ends are exact nevertheless
      |        o
      +------------ time
 
@@ -114,8 +115,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tracked:
-    """The frontier, memory upwards and time downwards, and whether it is known to be all of it
-    (within the precision)."""
+    """The frontier, memory upwards, and whether it is all of it, within the precision."""
 
     points: tuple[Assignment, ...]
     exact: bool
@@ -141,13 +141,13 @@ def track(
 ) -> Tracked:
     """The frontier of time and memory.
 
-    precision    0 for all of it; else points within a factor 1 + precision of others in time and memory may be left out
+    precision    0 for all of it; else points within 1 + precision times others may be left out
     progress     is called with gaps (without bounds: steps) done and in all
     bounds       drop what bounds rule out; without, plain FT as published
     share        solve equal sub-problems once
     limit        the most products of frontiers in one step; beyond, variables are fixed
-    budget       seconds after which gaps between the points found stay open (`exact` is then false); the points on the hull, which
-                 are found first, are always there
+    budget       seconds after which gaps stay open (`exact` is then false); the points on the hull,
+                 which come first, are always there
     """
     assert precision >= 0
     tracking = Tracking(
@@ -183,12 +183,11 @@ def _sound_precision(problem: Problem, precision: float) -> float:
 def _ways_to_fix(
     problem: Problem, domains: Domains, fixed: Sequence[int], method: Method
 ) -> tuple[list[dict[int, int]], bool]:
-    """All ways to fix these variables, or else those of good assignments for many weights; and
-    whether it is all."""
+    """All ways to fix these variables, or those of good assignments; whether it is all."""
     if prod(len(domains[v]) for v in fixed) <= MOST_TRIALS:
         ways = product(*(domains[v].tolist() for v in fixed))
         return [dict(zip(fixed, values, strict=True)) for values in ways], True
-    found: dict[tuple[int, ...], None] = {}
+    values_of: dict[tuple[int, ...], None] = {}
     ends = [improve_in_turns(problem, domains, fixed, weight, method) for weight in (0.0, inf)]
     weights: list[float] = []
     if not any(isinf(end.time) for end in ends):
@@ -198,8 +197,8 @@ def _ways_to_fix(
             weights = [span_time / span_memory * 4.0**power for power in range(-3, 4)]
     middle = [improve_in_turns(problem, domains, fixed, weight, method) for weight in weights]
     for one in (*ends, *middle):
-        found[tuple(one.choices[list(fixed)].tolist())] = None
-    return [dict(zip(fixed, values, strict=True)) for values in found], False
+        values_of[tuple(one.choices[list(fixed)].tolist())] = None
+    return [dict(zip(fixed, values, strict=True)) for values in values_of], False
 
 
 class _OutOfTimeError(Exception):
@@ -207,8 +206,7 @@ class _OutOfTimeError(Exception):
 
 
 class Tracking:
-    """Tracks the frontier within domains, one after another: what is known from one bounds the
-    next."""
+    """Tracks the frontier within domains; what is known of one bounds the next."""
 
     def __init__(
         self,
@@ -305,8 +303,7 @@ class Tracking:
         )
 
     def track_within(self, numbers: Numbers, within: Bounds, factor: float) -> None:
-        """Add what is within the bounds; thinned by the factor on the way, and by the factor in the
-        end."""
+        """Add what is within the bounds, thinned by the factor on the way and at the end."""
         started = perf_counter()
         values = self.run(numbers, within, factor)
         self.add(self.unroll(numbers, values, factor))
@@ -336,7 +333,7 @@ class Tracking:
                 slopes = [Line(*asked[i]) for i in _evenly(len(asked), TRIAL_LINES)]
             solved = supporting.solve(slopes)
             lines.append([line for line, _ in solved])
-            self.add(found for _, found in solved)
+            self.add(point for _, point in solved)
             self.count(num_weighed=len(slopes))
         self.count(seconds_weighed=perf_counter() - started)
         for i in sorted(range(len(ways)), key=lambda i: sum(line.least for line in lines[i])):
