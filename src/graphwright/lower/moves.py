@@ -10,7 +10,7 @@ slice            a region of what is there, or zero for terms of which another r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +32,9 @@ from graphwright.plans import (
 )
 from graphwright.tasks import Hop, Order, changed_axes, fetch
 
+Message = tuple[int, int, Box]
+"""Who sends to whom which region of the whole tensor."""
+
 
 def group_of(mesh: Mesh, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """The ranks that differ from one along some axes only, in the order of these."""
@@ -52,13 +55,29 @@ def lower_hop(
     tag: int,
 ) -> Collective | Exchange:
     """What a rank does in a hop that transfers something."""
-    if isinstance(hop.kind, transfers.Exchange):
-        return _exchange(hop, tensor, type, cluster, rank, value, output, tag)
-    assert value is not None and output is not None
-    group = group_of(hop.source.mesh, changed_axes(hop), rank)
     if isinstance(hop.kind, transfers.CollectiveKind) and _nests(hop):
-        return _collective(hop.kind, hop, tensor, type, group, value, output)
-    return _within(hop, tensor, type, rank, group, value, output, tag)
+        assert value is not None and output is not None
+        return _collective(hop.kind, hop, tensor, type, rank, value, output)
+    messages = _within(hop, type, rank)
+    if isinstance(hop.kind, transfers.Exchange):
+        messages = _fetched(hop, type, cluster, rank)
+    have = () if value is None else _box(hop.source, type, rank)
+    need = () if output is None else _box(hop.target, type, rank)
+    sends: list[tuple[int, Box]] = []
+    receives: list[tuple[int, Box]] = []
+    own: list[tuple[Box, Box]] = []
+    for sender, receiver, region in messages:
+        if sender == receiver:
+            own.append((_relative(region, have), _relative(region, need)))
+        elif sender == rank:
+            sends.append((receiver, _relative(region, have)))
+        else:
+            receives.append((sender, _relative(region, need)))
+    shape = type.shape if output is None else tuple(stop - start for start, stop in need)
+    return Exchange(
+        tensor=tensor, tag=tag, value=value, output=output, type=TensorType(shape, type.dtype),
+        sends=tuple(sends), receives=tuple(receives), own=tuple(own),
+    )  # fmt: skip
 
 
 def _nests(hop: Hop) -> bool:
@@ -71,12 +90,13 @@ def _collective(
     hop: Hop,
     tensor: str,
     type: TensorType,
-    group: tuple[int, ...],
+    rank: int,
     value: int,
     output: int,
 ) -> Collective:
     """A collective along the changed axes: a reducer for terms, a dim and sizes for parts."""
-    axis = changed_axes(hop)[0]
+    axes = changed_axes(hop)
+    axis, group = axes[0], group_of(hop.source.mesh, axes, rank)
     before, after = hop.source.placements[axis], hop.target.placements[axis]
     reducer = before.reducer if isinstance(before, Partial) else "sum"
     dim, sizes = 0, tuple[int, ...]()
@@ -142,80 +162,24 @@ def _common(a: Box, b: Box) -> Box | None:
     return common if all(start < stop for start, stop in common) else None
 
 
-def _within(
-    hop: Hop,
-    tensor: str,
-    type: TensorType,
-    rank: int,
-    group: tuple[int, ...],
-    value: int,
-    output: int,
-    tag: int,
-) -> Exchange:
+def _within(hop: Hop, type: TensorType, rank: int) -> Iterator[Message]:
     """Everybody in a group gets what it lacks, each region from the first who has it."""
     have, need = _box(hop.source, type, rank), _box(hop.target, type, rank)
-    sends: list[tuple[int, Box]] = []
-    receives: list[tuple[int, Box]] = []
-    own: list[tuple[Box, Box]] = []
     overlapping = bool(hop.source.pieces)
-    for other in group:
+    for other in group_of(hop.source.mesh, changed_axes(hop), rank):
         theirs, wants = _box(hop.source, type, other), _box(hop.target, type, other)
-        if other == rank:
-            common = _common(have, need)
-            if common is not None:
-                own.append((_relative(common, have), _relative(common, need)))
-            continue
         to, from_ = _common(have, wants), _common(theirs, need)
-        if to is not None and not (overlapping and _common(to, theirs) == to):
-            sends.append((other, _relative(to, have)))
-        if from_ is not None and not (overlapping and _common(from_, have) == from_):
-            receives.append((other, _relative(from_, need)))
-    return Exchange(
-        tensor=tensor, tag=tag, value=value, output=output, type=_local(need, type),
-        sends=tuple(sends), receives=tuple(receives), own=tuple(own),
-    )  # fmt: skip
+        if to is not None and not (overlapping and other != rank and _common(to, theirs) == to):
+            yield rank, other, to
+        if other == rank or from_ is None:
+            continue
+        if not (overlapping and _common(from_, have) == from_):
+            yield other, rank, from_
 
 
-def _exchange(
-    hop: Hop,
-    tensor: str,
-    type: TensorType,
-    cluster: Cluster,
-    rank: int,
-    value: int | None,
-    output: int | None,
-    tag: int,
-) -> Exchange:
-    """The regions that a rank sends, receives and has itself."""
+def _fetched(hop: Hop, type: TensorType, cluster: Cluster, rank: int) -> Iterator[Message]:
+    """What a rank sends, receives or has itself where everybody fetches from the nearest."""
     fetches = fetch(cluster, type.shape, hop.source, hop.target)
-    have = None if value is None else _box(hop.source, type, rank)
-    need = None if output is None else _box(hop.target, type, rank)
-    sends: list[tuple[int, Box]] = []
-    receives: list[tuple[int, Box]] = []
-    own: list[tuple[Box, Box]] = []
     mine = (fetches.senders == rank) | (fetches.receivers == rank)
-    for sender, receiver, bounds in zip(
-        fetches.senders[mine].tolist(),
-        fetches.receivers[mine].tolist(),
-        fetches.regions[mine],
-        strict=True,
-    ):
-        region = as_box(bounds)
-        if sender == receiver:
-            assert have is not None and need is not None
-            own.append((_relative(region, have), _relative(region, need)))
-        elif sender == rank:
-            assert have is not None
-            sends.append((receiver, _relative(region, have)))
-        else:
-            assert need is not None
-            receives.append((sender, _relative(region, need)))
-    return Exchange(
-        tensor=tensor, tag=tag, value=value, output=output,
-        type=type if need is None else _local(need, type),
-        sends=tuple(sends), receives=tuple(receives), own=tuple(own),
-    )  # fmt: skip
-
-
-def _local(box: Box, type: TensorType) -> TensorType:
-    return TensorType(tuple(stop - start for start, stop in box), type.dtype)
+    ends = fetches.senders[mine].tolist(), fetches.receivers[mine].tolist()
+    yield from zip(*ends, map(as_box, fetches.regions[mine]), strict=True)

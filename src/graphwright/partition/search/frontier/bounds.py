@@ -5,8 +5,8 @@ which there is nothing:
 
     time                                 u, v   supported points: known assignments
      | u                                 ----   the line of their weight: nothing is below
-     |  \\ . n                            n      the corner (time of u, memory of v); what beats both is
-     |    \\                                     in the triangle of line and corner
+     |  \\ . n                            n      the corner (time of u, memory of v)
+     |    \\                             what beats both lies in the triangle of line and corner
      |      \\ v
      +------------ memory
 
