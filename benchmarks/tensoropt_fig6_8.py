@@ -18,6 +18,7 @@ from pathlib import Path
 from time import perf_counter
 
 import graphwright as gw
+from _reference_searches.seeded import assignment_of
 from _report import commit, finish, parse_options, print_table, save_result
 from graphwright import zoo
 from graphwright.ir import Graph
@@ -27,7 +28,6 @@ from graphwright.partition import (
     Coarse,
     Estimate,
     Space,
-    assignment_of,
     coarsen,
     make_estimate,
     narrow,

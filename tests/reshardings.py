@@ -23,7 +23,7 @@ from graphwright.plans import (
     whole_mesh,
 )
 from graphwright.simulate.communication import analytic
-from graphwright.tasks import PricedHop, Traffic
+from graphwright.tasks import PricedHop, Pricer, Resharding, Traffic, plain_path
 
 Box = tuple[slice, ...]
 State = dict[int, np.ndarray]
@@ -306,6 +306,12 @@ def _key(box: Box) -> tuple[tuple[int, int], ...]:
 
 def size_of(box: Box) -> int:
     return prod(max(0, s.stop - s.start) for s in box)
+
+
+def gather_then_slice(cluster: Cluster, costs, type: TensorType, source, target) -> Resharding:
+    """The plain way on one mesh: add up all terms, gather all parts, take what is needed."""
+    pricer = Pricer(cluster, costs, type)
+    return Resharding(tuple(pricer.price(hop) for hop in plain_path(type, source, target)))
 
 
 def implied_bytes(priced: PricedHop, type: TensorType) -> int:

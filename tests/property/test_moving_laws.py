@@ -15,8 +15,9 @@ from graphwright.machine import cluster
 from graphwright.partition.estimate.moving.tables import Prices
 from graphwright.plans import Partial, Replicated, Sharding, Split, whole_mesh
 from graphwright.simulate.costs import CostModel
-from graphwright.tasks import gather_then_slice, reshard
+from graphwright.tasks import reshard
 from reference_resharding import cheapest_resharding
+from reshardings import gather_then_slice
 
 COSTS = CostModel(measured=False)
 MACHINES = (

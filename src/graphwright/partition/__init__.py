@@ -35,7 +35,7 @@ from graphwright.partition.algorithms import (
 )
 from graphwright.partition.estimate import Assignment, Estimate, Problem, Table, make_estimate
 from graphwright.partition.evaluate import evaluate, largest_tensors
-from graphwright.partition.explain import Reason, assignment_of, explain
+from graphwright.partition.explain import Reason, explain
 from graphwright.partition.plan import OBJECTIVES, Search, memory_limit, plan, sizes_of
 from graphwright.partition.profile import Profile, Row, profile
 from graphwright.partition.progress import Progress

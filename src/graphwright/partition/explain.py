@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.errors import PlanMismatch
-from graphwright.partition.estimate import Assignment, Estimate, Pair, make_estimate
+from graphwright.partition.estimate import Estimate, Pair, make_estimate
 from graphwright.partition.space import Coarse, Group
 from graphwright.plans import Plan, Strategy, check_plan
 from graphwright.tasks import Costs
@@ -53,23 +53,6 @@ def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
             )
         choices.append(number)
     return [_reason(estimate, choices, g) for g in range(len(coarse.groups))]
-
-
-def assignment_of(estimate: Estimate, number: int) -> Assignment | None:
-    """The assignment of one of the plans that a model was given, None where it has none."""
-    problem = estimate.problem()
-    choices = np.zeros(problem.num_variables, dtype=np.int64)
-    for g, seeds in enumerate(estimate.seeds):
-        seed = seeds[number]
-        if seed is None:
-            return None
-        choices[g] = int(np.flatnonzero(estimate.active[g] == seed)[0])
-    options: dict[Pair, int] = {}
-    for (u, v), table in problem.pairs.items():
-        entry = table.time[choices[u], choices[v]]
-        options[u, v] = int(np.argmin(entry))
-    time, memory = problem.evaluate(choices.tolist(), options)
-    return Assignment(choices=choices, options=options, time=time, memory=memory)
 
 
 def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.plans import Ints, TaskGraph
+from graphwright.simulate.heap import ENTRY, pop, push
 from graphwright.simulate.verify import verify_tasks
 from graphwright.tasks import compiled
 
@@ -66,46 +67,6 @@ def schedule(task_graph: TaskGraph) -> Schedule:
 
 
 @compiled
-def push(times: Ints, tasks: Ints, size: int, time: int, task: int) -> None:
-    """Put a task into a heap of `size` tasks, ordered by (time, task)."""
-    at = size
-    while at > 0:
-        parent = (at - 1) >> 1
-        if times[parent] < time or (times[parent] == time and tasks[parent] < task):
-            break
-        times[at] = times[parent]
-        tasks[at] = tasks[parent]
-        at = parent
-    times[at] = time
-    tasks[at] = task
-
-
-@compiled
-def pop(times: Ints, tasks: Ints, size: int) -> None:
-    """Take the first task away from a heap of `size` tasks: read it at position 0 before."""
-    last = size - 1
-    time = times[last]
-    task = tasks[last]
-    at = 0
-    child = 1
-    while child < last:
-        right = child + 1
-        if right < last and (
-            times[right] < times[child]
-            or (times[right] == times[child] and tasks[right] < tasks[child])
-        ):
-            child = right
-        if time < times[child] or (time == times[child] and task < tasks[child]):
-            break
-        times[at] = times[child]
-        tasks[at] = tasks[child]
-        at = child
-        child = 2 * at + 1
-    times[at] = time
-    tasks[at] = task
-
-
-@compiled
 def simulate_tasks(
     duration: Ints,
     succ_ptr: Ints,
@@ -123,18 +84,16 @@ def simulate_tasks(
     n = len(duration)
     free = np.zeros(num_resources, np.int64)
     waiting = indegree.copy()
-    times = np.empty(n + 1, np.int64)
-    tasks = np.empty(n + 1, np.int32)
+    heap = np.empty(n + 1, ENTRY)
     size = 0
     for t in range(n):
         if waiting[t] == 0:
-            push(times, tasks, size, 0, t)
+            push(heap, size, 0, t, t)
             size += 1
     done = 0
     while size > 0:
-        t = tasks[0]
-        begin = times[0]
-        pop(times, tasks, size)
+        t, begin = heap[0].slot, heap[0].time
+        pop(heap, size)
         size -= 1
         order[done] = t
         done += 1
@@ -151,6 +110,6 @@ def simulate_tasks(
                 ready[s] = finish
             waiting[s] -= 1
             if waiting[s] == 0:
-                push(times, tasks, size, ready[s], s)
+                push(heap, size, ready[s], s, s)
                 size += 1
     return done

@@ -85,9 +85,12 @@ def memory(task_graph: TaskGraph, schedule: Schedule) -> Memory:
     bounds = np.searchsorted(values.device, np.arange(num_devices + 1), sorter=by_device)
     for device in range(num_devices):
         members = by_device[bounds[device] : bounds[device + 1]]
-        times, held = _curve(values, birth, death, members)
-        fullest = held.sum(axis=1).argmax()
-        peak_time[device], at_peak[device] = times[fullest], held[fullest]
+        always, passing = _lasting(values, birth, death, members)
+        np.add.at(at_peak[device], values.category[always], values.nbytes[always])
+        births, deaths = (passing[np.argsort(when[passing])] for when in (birth, death))
+        peak_time[device] = find_peak(
+            births, deaths, birth, death, values.nbytes, values.category, at_peak[device]
+        )
     return Memory(
         peak=at_peak.sum(axis=1),
         peak_time=peak_time,
@@ -104,8 +107,7 @@ def _curve(
     """The times when what a device holds changes, from 0, and its bytes[time, category] from each
     on; `members` are its values.
     """
-    always = members[values.persistent[members]]
-    passing = members[~values.persistent[members] & (death[members] > birth[members])]
+    always, passing = _lasting(values, birth, death, members)
     when = np.concatenate([np.zeros(1 + len(always), np.int64), birth[passing], death[passing]])
     times, place = np.unique(when, return_inverse=True)
     changed = np.concatenate([always, passing, passing])
@@ -114,6 +116,45 @@ def _curve(
     held = np.zeros((len(times), len(CATEGORIES)), np.int64)
     np.add.at(held.reshape(-1), place[1:] * len(CATEGORIES) + values.category[changed], change)
     return times, held.cumsum(axis=0)
+
+
+def _lasting(
+    values: Values, birth: Ints, death: Ints, members: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The persistent ones among some values, and the others that exist for any time at all."""
+    persistent = values.persistent[members]
+    passing = members[~persistent & (death[members] > birth[members])]
+    return members[persistent], passing
+
+
+@compiled
+def find_peak(
+    births: Ints,
+    deaths: Ints,
+    birth: Ints,
+    death: Ints,
+    nbytes: Ints,
+    category: NDArray[np.uint8],
+    at_peak: Ints,
+) -> int:
+    """Raise `at_peak`, the persistent bytes on entry, to those of the peak; returns its time."""
+    held = at_peak.copy()
+    total = held.sum()
+    peak = total
+    time = 0
+    freed = 0
+    for v in births:
+        while death[deaths[freed]] <= birth[v]:
+            total -= nbytes[deaths[freed]]
+            held[category[deaths[freed]]] -= nbytes[deaths[freed]]
+            freed += 1
+        total += nbytes[v]
+        held[category[v]] += nbytes[v]
+        if total > peak:
+            peak = total
+            time = birth[v]
+            at_peak[:] = held
+    return time
 
 
 @compiled

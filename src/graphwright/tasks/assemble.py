@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from graphwright.plans import TaskGraph
 from graphwright.tasks.blocks import Block, Blocks, MemoryLayout, PairList, blocks, join_arrays
-from graphwright.tasks.compact import compressed_rows
+from graphwright.tasks.compiled import compiled
 from graphwright.tasks.expansion import Expansion
+
+Ints = NDArray[np.int32]
 
 
 def assemble(expansion: Expansion) -> TaskGraph:
@@ -92,3 +94,24 @@ class _Layout:
             resource_names=self.blocks.x.cache.resource_names,
             num_devices=self.blocks.x.cache.num_devices,
         )
+
+
+@compiled
+def compressed_rows(
+    sources: Ints, targets: Ints, num_tasks: int
+) -> tuple[NDArray[np.int64], Ints, Ints]:
+    """(pointers, successors, indegree) of edges, in their order, by a counting sort."""
+    pointers = np.zeros(num_tasks + 1, np.int64)
+    indegree = np.zeros(num_tasks, np.int32)
+    for edge in range(len(sources)):
+        pointers[sources[edge] + 1] += 1
+        indegree[targets[edge]] += 1
+    for task in range(num_tasks):
+        pointers[task + 1] += pointers[task]
+    successors = np.empty(len(sources), np.int32)
+    place = pointers[:-1].copy()
+    for edge in range(len(sources)):
+        task = sources[edge]
+        successors[place[task]] = targets[edge]
+        place[task] += 1
+    return pointers, successors, indegree

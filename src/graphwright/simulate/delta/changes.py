@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphwright.simulate.delta.heap import pop, push
 from graphwright.simulate.delta.records import ADDED, Committed, Proposal, Records, Slots, Workspace
+from graphwright.simulate.heap import pop, push
 from graphwright.tasks import inlined
 
 

@@ -67,7 +67,6 @@ WINDOW = np.dtype(
         ("last", np.int64),  # where its tasks end among all retimed ones
     ]
 )
-ENTRY = np.dtype([("time", np.int64), ("key", np.int64), ("slot", np.int32)], align=True)
 STATE = np.dtype(
     [
         (name, np.int64)

@@ -57,6 +57,7 @@ from graphwright.simulate.delta import pools, records
 from graphwright.simulate.delta.order import commit, summarize_blocks
 from graphwright.simulate.delta.records import Committed, Proposal, Slots, Workspace
 from graphwright.simulate.delta.windows import evaluate
+from graphwright.simulate.heap import ENTRY
 
 MOST_WINDOWS = 64
 """After so many windows, the last one goes on until all changes are behind it."""
@@ -113,7 +114,7 @@ class DeltaSchedule:
         )
         self._work = Workspace(
             state=np.zeros(1, records.STATE),
-            heap=np.zeros(0, records.ENTRY),
+            heap=np.zeros(0, ENTRY),
             windows=np.zeros(MOST_WINDOWS, records.WINDOW),
             retimed=np.zeros(0, np.int32),
             flying=np.zeros(0, np.int32),

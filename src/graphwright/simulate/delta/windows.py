@@ -11,7 +11,6 @@ evaluate             all of it, until all changes are behind
 from __future__ import annotations
 
 from graphwright.simulate.delta.changes import find_end, find_next_change, mark_changed
-from graphwright.simulate.delta.heap import pop, push
 from graphwright.simulate.delta.order import find_place, latest_end
 from graphwright.simulate.delta.records import (
     ADDED,
@@ -22,6 +21,7 @@ from graphwright.simulate.delta.records import (
     Slots,
     Workspace,
 )
+from graphwright.simulate.heap import pop, push
 from graphwright.tasks import compiled, inlined, unowned
 
 

@@ -12,7 +12,7 @@ from graphwright.tasks.resharding import paths, states
 from graphwright.tasks.resharding.fetching import Fetches, fetch
 from graphwright.tasks.resharding.hops import Hop, PricedHop, Transfer, changed_axes
 from graphwright.tasks.resharding.pricing import SENDS_PER_DEVICE, Pricer
-from graphwright.tasks.resharding.reshard import Resharding, gather_then_slice, reshard
+from graphwright.tasks.resharding.reshard import Resharding, plain_path, reshard
 from graphwright.tasks.resharding.staging import Order, staged_bytes
 from graphwright.tasks.resharding.tariff import Tariff, tariff_of
 from graphwright.tasks.resharding.traffic import groups_of, rings

@@ -107,14 +107,6 @@ def reshard(
     return Resharding(tuple(pricer.price(hop) for hop in path))
 
 
-def gather_then_slice(
-    cluster: Cluster, costs: Costs, type: TensorType, source: Sharding, target: Sharding
-) -> Resharding:
-    """The plain way on one mesh: add up all terms, gather all parts, take what is needed."""
-    pricer = Pricer(cluster, costs, type)
-    return Resharding(tuple(pricer.price(hop) for hop in _plain_path(type, source, target)))
-
-
 class _Prices:
     """What hops take, each asked once."""
 
@@ -142,7 +134,7 @@ def _find_path(prices: _Prices, source: Sharding, target: Sharding) -> Path:
     type = prices.pricer.type
     _, path, _ = _Problem(prices, source, target, (target,)).solve()
     if _is_uneven(source, type) or _is_uneven(target, type):
-        plain = _plain_path(type, source, target)
+        plain = plain_path(type, source, target)
         if prices.total(plain) < prices.total(path):
             return plain
     return path
@@ -157,7 +149,7 @@ def _path_between_meshes(prices: _Prices, source: Sharding, target: Sharding) ->
     return (*path, *ends[exit][1])
 
 
-def _plain_path(type: TensorType, source: Sharding, target: Sharding) -> Path:
+def plain_path(type: TensorType, source: Sharding, target: Sharding) -> Path:
     """Add up all terms, gather all parts, take the part that is needed."""
     hops: list[Hop] = []
     state = source
@@ -254,7 +246,7 @@ class _Problem:
             path, exit = self._path(search, last), int(search["states"][last]["exit"])
         else:
             assert self.target is not None
-            path, exit = _plain_path(self.type, self.source, self.target), -1
+            path, exit = plain_path(self.type, self.source, self.target), -1
         fetched, at = self.fetched
         if exit < 0 and fetched <= seconds * _LATER:
             shorter = self._path(search, at)
@@ -265,7 +257,7 @@ class _Problem:
     def _without_search(self) -> tuple[float, Path, int]:
         """The plain way, where the cuts or reducers are too many for a state's number."""
         if self.target is not None:
-            path, exit = _plain_path(self.type, self.source, self.target), -1
+            path, exit = plain_path(self.type, self.source, self.target), -1
         else:
             summed, exit = _without_terms(self.source), 0
             fetch = Hop(transfers.Exchange(), summed, self.exits[0])

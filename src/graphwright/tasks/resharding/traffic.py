@@ -58,7 +58,6 @@ class Parties:
     """
 
     parties: tuple[Party, ...]
-    group_size: int
     spans: tuple[int, ...]
     alike: NDArray[np.int64]
     first_alike: tuple[int, ...]
@@ -156,7 +155,6 @@ def _parties(cluster: Cluster, mesh: Mesh, groups: Ints, edges: Ints, group_of: 
     first_places = np.unique(kind_of, return_index=True)[1]
     return Parties(
         parties=tuple(parties),
-        group_size=groups.shape[1],
         spans=tuple(map(max, zip(*spans, strict=True))),
         alike=alike,
         first_alike=tuple(party_of[first_places].tolist()),

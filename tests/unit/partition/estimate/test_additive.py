@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from _reference_searches.milp import solve
+from _reference_searches.seeded import assignment_of
 from additive import (
     COSTS,
     changed,
@@ -23,7 +24,6 @@ from graphwright.machine import cluster
 from graphwright.partition import (
     Space,
     Weight,
-    assignment_of,
     coarsen,
     least,
     make_estimate,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from _reference_searches.seeded import assignment_of
 from additive import COSTS, coarse_of
 from graphwright.describe import Soap, node_splits, sample_dims, soap
 from graphwright.machine import cluster
@@ -12,7 +13,6 @@ from graphwright.partition import (
     RECIPES,
     SYSTEMS,
     Weight,
-    assignment_of,
     least,
     make_estimate,
     narrow,

@@ -36,7 +36,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import inf, isinf, prod
 from time import perf_counter
@@ -97,22 +97,6 @@ FEW_ENTRIES = 64
 """Below this, threads cost more than they save."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """What tracking took: steps and how many of them differ, points of all frontiers and of the
-    longest, weighed problems, seconds."""
-
-    num_steps: int = 0
-    num_distinct: int = 0
-    num_points: int = 0
-    longest: int = 0
-    num_weighed: int = 0
-    num_corners: int = 0
-    num_fixed: int = 0
-    seconds_weighed: float = 0.0
-    seconds_tracked: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tracked:
     """The frontier, memory upwards, and whether it is all of it, within the precision."""
@@ -120,7 +104,6 @@ class Tracked:
     points: tuple[Assignment, ...]
     exact: bool
     precision: float
-    stats: Stats
 
     def __repr__(self) -> str:
         known = "exact" if self.exact else "heuristic"
@@ -151,10 +134,15 @@ def track(
     """
     assert precision >= 0
     tracking = Tracking(
-        problem, method, _sound_precision(problem, precision),
-        num_cores() if threads is None else threads, progress, bounds, share,
-        None if budget is None else perf_counter() + budget,
-    )  # fmt: skip
+        problem=problem,
+        method=method,
+        precision=_sound_precision(problem, precision),
+        threads=num_cores() if threads is None else threads,
+        progress=progress,
+        bounds=bounds,
+        share=share,
+        deadline=None if budget is None else perf_counter() + budget,
+    )
     domains = all_configurations(problem)
     fixed = choose_fixed(problem, domains, method, limit)
     exact = True
@@ -163,12 +151,10 @@ def track(
     else:
         ways, exact = _ways_to_fix(problem, domains, fixed, method)
         tracking.track_all([fixed_domains(domains, values) for values in ways])
-        tracking.count(num_fixed=len(fixed))
     return Tracked(
         points=tuple(tracking.points),
         exact=exact and not tracking.left_open,
         precision=tracking.precision,
-        stats=tracking.stats,
     )
 
 
@@ -205,38 +191,20 @@ class _OutOfTimeError(Exception):
     """The budget is used up."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Tracking:
     """Tracks the frontier within domains; what is known of one bounds the next."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        method: Method,
-        precision: float,
-        threads: int,
-        progress: Progress | None,
-        bounds: bool,
-        share: bool,
-        deadline: float | None = None,
-    ) -> None:
-        self.deadline = deadline
-        self.left_open = False
-        self.problem = problem
-        self.method = method
-        self.precision = precision
-        self.threads = threads
-        self.progress = progress
-        self.bounds = bounds
-        self.share = share
-        self.points: list[Assignment] = []
-        self.stats = Stats()
-
-    def count(self, **changes: float) -> None:
-        """Add to the counts; `longest` is the greatest."""
-        old = {name: getattr(self.stats, name) for name in self.stats.__slots__}
-        for name, value in changes.items():
-            old[name] = max(old[name], value) if name == "longest" else old[name] + value
-        self.stats = Stats(**old)
+    problem: Problem
+    method: Method
+    precision: float
+    threads: int
+    progress: Progress | None
+    bounds: bool
+    share: bool
+    deadline: float | None
+    left_open: bool = False
+    points: list[Assignment] = field(default_factory=list)
 
     def add(self, points: Iterable[Assignment]) -> None:
         """Take in what is new."""
@@ -244,7 +212,6 @@ class Tracking:
 
     def track(self, domains: Domains) -> None:
         """Add the frontier within the domains."""
-        started = perf_counter()
         numbers = Numbers(self.problem, domains, self.method, share=self.share)
         if not self.bounds:
             self.track_within(numbers, no_bounds(), (1 + self.precision) ** 0.5)
@@ -252,7 +219,6 @@ class Tracking:
         supporting = Supporting(numbers, self.threads)
         supported = find_supported(supporting, self.precision)
         self.add(supported.points)
-        self.count(num_weighed=len(supporting.known), seconds_weighed=perf_counter() - started)
         turns = [(share, gap) for share in SHARES for gap in supported.gaps]
         for number, (share, gap) in enumerate(turns, start=1):
             try:
@@ -290,7 +256,6 @@ class Tracking:
             domains[v] = np.union1d(near, [gap.low.choices[v], gap.high.choices[v]])
         part = Numbers(self.problem, domains, self.method, share=self.share)
         within = find_bounds(part, corners, share or 1.0, threads=self.threads)
-        self.count(num_corners=len(corners))
         self.track_within(part, within, factor**0.5 if share == 1.0 else 1 + self.precision / 4)
 
     def corners_in(self, gap: Gap, precision: float) -> Corners:
@@ -304,16 +269,8 @@ class Tracking:
 
     def track_within(self, numbers: Numbers, within: Bounds, factor: float) -> None:
         """Add what is within the bounds, thinned by the factor on the way and at the end."""
-        started = perf_counter()
         values = self.run(numbers, within, factor)
         self.add(self.unroll(numbers, values, factor))
-        self.count(
-            num_steps=len(numbers.circuit.instance_slot) - 1 - len(numbers.circuit.pairs),
-            num_distinct=len(numbers.circuit.operations),
-            num_points=sum(len(value.time) for value in values),
-            longest=max(int(np.diff(value.begin).max(initial=0)) for value in values),
-            seconds_tracked=perf_counter() - started,
-        )
 
     def track_all(self, ways: Sequence[Domains]) -> None:
         """Add the frontiers of several ways to fix variables; those of which lines say that they
@@ -322,7 +279,6 @@ class Tracking:
             for domains in ways:
                 self.track(domains)
             return
-        started = perf_counter()
         slopes: list[Line] = []
         lines: list[list[Line]] = []
         for domains in ways:
@@ -334,8 +290,6 @@ class Tracking:
             solved = supporting.solve(slopes)
             lines.append([line for line, _ in solved])
             self.add(point for _, point in solved)
-            self.count(num_weighed=len(slopes))
-        self.count(seconds_weighed=perf_counter() - started)
         for i in sorted(range(len(ways)), key=lambda i: sum(line.least for line in lines[i])):
             if any(isinf(line.least) for line in lines[i]):
                 continue

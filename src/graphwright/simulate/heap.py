@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from graphwright.simulate.delta.records import Record, Records
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from graphwright.tasks import inlined
+
+Record = Any
+Records = NDArray[Any]
+
+ENTRY = np.dtype([("time", np.int64), ("key", np.int64), ("slot", np.int32)], align=True)
 
 
 @inlined
