@@ -30,13 +30,7 @@ from graphwright.partition.algorithms import (
 )
 from graphwright.partition.evaluate import better, largest_tensors, with_figures
 from graphwright.partition.progress import Progress, silent
-from graphwright.partition.registry import (
-    REGISTRY,
-    Algorithm,
-    Context,
-    check_budget,
-    check_number,
-)
+from graphwright.partition.registry import REGISTRY, Algorithm, Context, check_budget, check_number
 from graphwright.partition.space import Space, coarsen
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of, make_frontier, parse_limit
 from graphwright.rewrite import Pass, apply_passes

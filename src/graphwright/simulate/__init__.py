@@ -21,10 +21,10 @@ from graphwright.simulate.costs import (
 from graphwright.simulate.delta import DeltaSchedule, Incremental
 from graphwright.simulate.engine import Schedule, schedule
 from graphwright.simulate.memory import Memory, memory
-from graphwright.simulate.predicted import figures
 from graphwright.simulate.timeline import (
     Timeline,
     caption,
+    figures,
     percentages,
     shares,
     version,

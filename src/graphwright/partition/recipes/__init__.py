@@ -2,10 +2,4 @@
 systems."""
 
 from graphwright.partition.recipes.plain import data_parallel, layers, replicate
-from graphwright.partition.recipes.systems import (
-    all_row,
-    megatron,
-    one_weird_trick,
-    spartan,
-    zero,
-)
+from graphwright.partition.recipes.systems import all_row, megatron, one_weird_trick, spartan, zero

@@ -25,14 +25,7 @@ from numpy.typing import NDArray
 from graphwright.machine import Cluster
 from graphwright.partition.estimate import Assignment, Estimate, Stepwise, make_estimate
 from graphwright.partition.search.elimination import least
-from graphwright.partition.space import (
-    REPLICATED,
-    Coarse,
-    Codes,
-    Configurations,
-    Space,
-    Weight,
-)
+from graphwright.partition.space import REPLICATED, Coarse, Codes, Configurations, Space, Weight
 from graphwright.plans import Plan
 from graphwright.tasks import Costs
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.ir import format_bytes
-from graphwright.plans import format_seconds
+from graphwright.plans import Figures, format_seconds
 
 if TYPE_CHECKING:
     from graphwright.simulate.timeline.timeline import Timeline
@@ -72,6 +72,29 @@ def to_dict(timeline: Timeline) -> dict[str, object]:
             "longest": [asdict(s) for s in sorted(path, key=lambda s: -s.duration)[:LONGEST_STEPS]],
         },
     }
+
+
+def figures(timeline: Timeline, estimate: tuple[float, float] | None = None) -> Figures:
+    """What a plan keeps of its timeline, for a frontier to compare.
+
+    Computing and communication are the busy times of the busiest device and link. `estimate` is the
+    seconds and bytes that the search had expected.
+
+    >>> plan = replace(plan, figures=figures(simulate(graph, plan)))
+    """
+    peak, busy = timeline.memory.peak, timeline.busy
+    fullest = int(peak.argmax()) if len(peak) else 0
+    held = timeline.memory.breakdown(fullest) if len(peak) else {}
+    return Figures(
+        time=timeline.makespan,
+        memory=int(peak.max(initial=0)),
+        nbytes=timeline.moved_bytes,
+        estimate_time=None if estimate is None else float(estimate[0]),
+        estimate_memory=None if estimate is None else round(estimate[1]),
+        compute_time=float(timeline.computing.max(initial=0.0)),
+        communication_time=float(busy[timeline.num_devices :].max(initial=0.0)),
+        breakdown=held,
+    )
 
 
 def _device(timeline: Timeline, device: int) -> dict[str, object]:

@@ -1,17 +1,7 @@
 """What a block is: tasks that belong together, what they read, wait for, make and free.
 
 A kind of block is a frozen dataclass with the properties and methods of `Block`. It says all that
-is to be known of it, so that whoever times, changes or runs blocks does not ask for their kind:
-
-    name, key                 which block it is, and where its tasks are in the order of all tasks
-    tasks, edges, stages      the tasks, what they occupy, and in which order they run
-    reads                     the copies that it reads, place by place
-    after                     the blocks that it waits for without reading anything from them:
-                              those that set its pace, and those that read what it writes over
-    reads_from, works_on      the devices on which it reads, and on which it reads or writes
-    gives, keeps              which of its tasks each place has a copy from that it makes, and which
-                              places have (a part of) it from the copy that it was made of
-    hold                      the memory that it makes, uses and frees
+is to be known of it, so that whoever times, changes or runs blocks does not ask for their kind.
 
 A place is that of a device in the mesh of a copy's sharding. To add a kind:
 
@@ -44,7 +34,7 @@ NUMBER_BITS, TASK_BITS = 26, 17
 
 
 class Block(Protocol):
-    """Tasks that belong together; all of it is described in the module."""
+    """Tasks that belong together: what they are, read, wait for, make and hold."""
 
     @property
     def name(self) -> BlockName:

@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 
 from graphwright.ir import TensorType
 from graphwright.machine import Cluster
-from graphwright.plans import (
-    Mesh,
-    Replicated,
-    Sharding,
-    Split,
-    transfers,
-    whole_mesh,
-)
+from graphwright.plans import Mesh, Replicated, Sharding, Split, transfers, whole_mesh
 from graphwright.tasks.costs import Costs
 from graphwright.tasks.resharding.hops import Hop
 from graphwright.tasks.resharding.pricing import Pricer
