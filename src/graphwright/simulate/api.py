@@ -17,8 +17,7 @@ from graphwright.rewrite import graph_of_plan
 from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
-from graphwright.simulate.predicted import figures
-from graphwright.simulate.timeline import Timeline
+from graphwright.simulate.timeline import Timeline, figures
 from graphwright.tasks import (
     Costs,
     Expansion,
