@@ -11,6 +11,7 @@ import pytest
 from _reference_searches import milp as exact
 from graphwright.errors import DoesNotFit, NothingFound
 from graphwright.partition.estimate.problem import Problem, Table
+from graphwright.partition.search.elimination.circuit import all_configurations, compile_problem
 from graphwright.partition.search.elimination.weighted import least, objective, sweep
 from graphwright.partition.search.frontier.tracking import track
 from random_problems import SHAPES, brute_force, costs_of, covers, random_problem
@@ -180,6 +181,8 @@ def test_repeated_layers_are_solved_once():
     shared = track(problem, bounds=False, threads=1)
     apart = track(problem, bounds=False, threads=1, share=False)
     assert same(costs_of(shared.points), costs_of(apart.points))
-    assert shared.stats.num_steps == apart.stats.num_steps == apart.stats.num_distinct
-    assert shared.stats.num_distinct < 0.6 * shared.stats.num_steps
+    domains = all_configurations(problem)
+    once, each = (compile_problem(problem, domains, share=share) for share in (True, False))
+    assert once.root == each.root == len(each.pairs) + len(each.operations)
+    assert len(once.operations) < 0.6 * len(each.operations)
     check_points(problem, shared.points)
