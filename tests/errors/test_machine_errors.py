@@ -250,7 +250,7 @@ def test_a_store_that_changes_while_it_is_open(tmp_path: Path):
     database.commit()
     database.close()
     with pytest.raises(StoreVersionMismatch):
-        store.get_compute("d", "t", "op", "", "")
+        store.load_compute("d", "t")
     with pytest.raises(StoreVersionMismatch):
         store.put_compute("d", "t", "op", "", "", M)
 
@@ -300,7 +300,7 @@ def test_a_read_only_folder(tmp_path: Path):
     path.chmod(0o444)
     tmp_path.chmod(0o555)
     try:
-        assert Store(path).get_compute("d", "t", "op", "", "") == M
+        assert Store(path).load_compute("d", "t") == {("op", "", ""): M}
         with pytest.raises(StoreError, match="exists and is writable"):
             put(path)
         with pytest.raises(StoreError, match="exists and is writable"):

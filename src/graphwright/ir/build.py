@@ -80,31 +80,6 @@ class GraphBuilder:
         self._inputs.append(self._names.fresh(name))
         return name
 
-    def add_constant(
-        self,
-        value: Attr,
-        type: TensorType,
-        *,
-        name: str = "constant",
-        phase: Phase = Phase.FORWARD,
-        module: str = "",
-    ) -> str:
-        """Add a small tensor with its elements (nested tuples, or one number); returns its name.
-
-        A large constant is better given from outside: `add_input(..., Role.CONSTANT)`.
-        """
-        (made,) = self.add(
-            CONSTANT_OP,
-            (),
-            {"value": value},
-            type,
-            names=name,
-            phase=phase,
-            role=Role.CONSTANT,
-            module=module,
-        )
-        return made
-
     def add(
         self,
         op: str,

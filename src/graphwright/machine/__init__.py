@@ -34,6 +34,5 @@ from graphwright.machine.store import (
     Store,
     default_path,
 )
-from graphwright.machine.toml_file import from_toml, load, save
-from graphwright.machine.toml_writer import to_toml
+from graphwright.machine.toml_file import from_toml, load, save, to_toml
 from graphwright.machine.topology import Route

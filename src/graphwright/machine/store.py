@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,8 @@ from graphwright.errors import StoreError, StoreVersionMismatch
 STORE_VERSION = 1
 """Increases whenever the tables change."""
 
-_APPLICATION_ID = (
-    0x67776373  # "gwcs" in the file header: distinguishes a store from other databases
-)
+_APPLICATION_ID = 0x67776373
+"""In the file header ("gwcs"): distinguishes a store from other databases."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -92,23 +91,11 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
 
-    def get_compute(
-        self, device: str, torch: str, op: str, attrs: str, types: str
-    ) -> Measurement | None:
-        """The measurement of one call of an operator, or None."""
-        return self._get("compute", (device, torch, op, attrs, types))
-
     def put_compute(
         self, device: str, torch: str, op: str, attrs: str, types: str, measurement: Measurement
     ) -> None:
         """Save the measurement of one call of an operator."""
-        self._put("compute", {(device, torch, op, attrs, types): measurement})
-
-    def put_computes(
-        self, device: str, torch: str, measurements: Mapping[ComputeKey, Measurement]
-    ) -> None:
-        """Save many measurements in one transaction."""
-        self._put("compute", {(device, torch, *key): m for key, m in measurements.items()})
+        self._put("compute", (device, torch, op, attrs, types), measurement)
 
     def load_compute(self, device: str, torch: str) -> dict[ComputeKey, Measurement]:
         """All measurements of a device with a torch version, by (op, attrs, types)."""
@@ -116,17 +103,11 @@ class Store:
             (str(a), str(b), str(c)): m for (a, b, c), m in self._load("compute", (device, torch))
         }
 
-    def get_collective(
-        self, cluster: str, kind: str, signature: str, log2_size: int
-    ) -> Measurement | None:
-        """The measurement of a collective on the cluster of that hash, or None."""
-        return self._get("collective", (cluster, kind, signature, int(log2_size)))
-
     def put_collective(
         self, cluster: str, kind: str, signature: str, log2_size: int, measurement: Measurement
     ) -> None:
         """Save the measurement of a collective."""
-        self._put("collective", {(cluster, kind, signature, int(log2_size)): measurement})
+        self._put("collective", (cluster, kind, signature, int(log2_size)), measurement)
 
     def load_collective(self, cluster: str) -> dict[CollectiveKey, Measurement]:
         """All measurements of a cluster's collectives, by (kind, signature, log2 of the size)."""
@@ -144,9 +125,6 @@ class Store:
                 for table in _KEYS
             )
         return compute, collective
-
-    def _get(self, table: str, key: tuple[str | int, ...]) -> Measurement | None:
-        return next((m for _, m in self._load(table, key)), None)
 
     def _load(
         self, table: str, prefix: tuple[str | int, ...]
@@ -167,16 +145,11 @@ class Store:
             for row in rows
         ]
 
-    def _put(self, table: str, rows: Mapping[tuple[str | int, ...], Measurement]) -> None:
-        marks = ", ".join("?" * (len(_KEYS[table]) + 3))
+    def _put(self, table: str, key: tuple[str | int, ...], measured: Measurement) -> None:
+        row = (*key, float(measured.seconds), float(measured.spread), int(measured.repeats))
+        marks = ", ".join("?" * len(row))
         with self._writing() as database:
-            database.executemany(
-                f"INSERT OR REPLACE INTO {table} VALUES ({marks})",
-                [
-                    (*key, float(m.seconds), float(m.spread), int(m.repeats))
-                    for key, m in rows.items()
-                ],
-            )
+            database.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
     def _exists(self) -> bool:
         try:

@@ -27,9 +27,10 @@ Any other key is an error: it is more often a typing error than a note.
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from math import prod
 from pathlib import Path
@@ -44,12 +45,12 @@ from graphwright.machine.checks import (
     check_text,
     check_total,
 )
-from graphwright.machine.cluster import Cluster, HostLink, Level, Link
+from graphwright.machine.cluster import Cluster, HostLink, Level, Link, runs_of
 from graphwright.machine.device import Device
-from graphwright.machine.quantities import parse_quantity
-from graphwright.machine.toml_writer import to_toml
+from graphwright.machine.quantities import format_quantity, parse_quantity
 
 _DEVICE_KEYS = ("name", "memory", "bandwidth", "launch", "overlaps", "rates")
+PRICE = "price_per_device_hour"
 MAX_BYTES = 64 << 20
 """A larger file is not a cluster."""
 
@@ -83,7 +84,8 @@ def from_toml(text: str, place: str = "cluster") -> Cluster:
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise InvalidCluster(f"{place} is not a TOML file: {error}") from None
     top = _Table(document, place)
-    top.allow("name", "source", "price_per_device_hour", "device", "level", "link", "host")
+    top.allow("name", "source", PRICE, "device", "level", "link", "host")
+    price = document.get(PRICE)
     levels = tuple(_level(table) for table in top.tables("level", required=True))
     total = check_total(prod(level.count for level in levels), place)
     try:
@@ -93,13 +95,7 @@ def from_toml(text: str, place: str = "cluster") -> Cluster:
             devices=_devices(top, total),
             links=tuple(_link(table) for table in top.tables("link")),
             host=_host(top.table("host")) if "host" in document else None,
-            price=(
-                check_figure(
-                    document["price_per_device_hour"], top.at("price_per_device_hour"), zero=True
-                )
-                if "price_per_device_hour" in document
-                else None
-            ),
+            price=None if price is None else check_figure(price, top.at(PRICE), zero=True),
             source=check_text(document.get("source", ""), top.at("source")),
         )
     except InvalidCluster as error:
@@ -255,3 +251,50 @@ def _device(table: _Table) -> Device:
         if str(error).startswith(table.file):
             raise
         raise InvalidCluster(f"{table.at()}: {error}") from None
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def to_toml(cluster: Cluster) -> str:
+    """Write a cluster as TOML; `from_toml` returns an equal one."""
+    lines = [f"name = {_string(cluster.name)}"]
+    if cluster.source:
+        lines.append(f"source = {_string(cluster.source)}")
+    if cluster.price is not None:
+        lines.append(f"{PRICE} = {cluster.price!r}")
+    runs = runs_of(cluster.devices)
+    for device, count in runs:
+        lines += [
+            "",
+            "[device]" if len(runs) == 1 else "[[device]]",
+            f"name = {_string(device.name)}",
+        ]
+        if len(runs) > 1:
+            lines.append(f"count = {count}")
+        lines.append(f"memory = {format_quantity(device.memory, 'size')}")
+        lines += _figures(device, ("bandwidth", "bandwidth"), ("launch", "time"))
+        lines += [] if device.overlaps else ["overlaps = false"]
+        lines += ["", "[device.rates]"]
+        lines += [
+            f"{name} = {format_quantity(rate, 'rate')}" for name, rate in device.rates.items()
+        ]
+    for level in cluster.levels:
+        lines += ["", "[[level]]", f"name = {_string(level.name)}", f"count = {level.count}"]
+        lines += _figures(level, ("bandwidth", "bandwidth"), ("latency", "time"))
+        lines += ["shared = true"] if level.shared else []
+    for link in cluster.links:
+        lines += ["", "[[link]]", f"devices = [{link.devices[0]}, {link.devices[1]}]"]
+        lines += _figures(link, ("bandwidth", "bandwidth"), ("latency", "time"))
+    if cluster.host is not None:
+        figures = (("bandwidth", "bandwidth"), ("duplex", "bandwidth"), ("latency", "time"))
+        lines += ["", "[host]", *_figures(cluster.host, *figures)]
+    return "\n".join(lines) + "\n"
+
+
+def _figures(value: object, *fields: tuple[str, str]) -> Iterable[str]:
+    return [f"{name} = {format_quantity(getattr(value, name), kind)}" for name, kind in fields]
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

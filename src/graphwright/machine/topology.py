@@ -1,4 +1,4 @@
-"""The resources of a cluster and their numbers, and the route between two devices.
+"""Levels and links, the resources that they are, and the route between two devices.
 
     node 0              node 1          levels (2 nodes, 2 GPUs); strides (2, 1)
     gpu 0  gpu 1        gpu 2  gpu 3
@@ -22,45 +22,83 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from graphwright.errors import InvalidCluster
+from graphwright.machine.checks import check_count, check_figure, check_name
 
 _CACHED_ROUTES = 1 << 16
 
 Ints = NDArray[np.integer[Any]]
 
 
-class _Level(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def bandwidth(self) -> float: ...
-    @property
-    def latency(self) -> float: ...
-    @property
-    def shared(self) -> bool: ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Members connected by a switch; `bandwidth` is that of one port, each way, in bytes/s.
+
+    If `shared`, all members of a group share one medium of that bandwidth: a bus.
+    """
+
+    name: str
+    count: int
+    bandwidth: float
+    latency: float
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "level name")
+        place = f"level {self.name!r}"
+        object.__setattr__(self, "count", check_count(self.count, f"{place}: count"))
+        object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
+        latency = check_figure(self.latency, f"{place}: latency", zero=True)
+        object.__setattr__(self, "latency", latency)
+        if not isinstance(self.shared, bool):
+            raise InvalidCluster(f"{place}: shared: {self.shared!r} is not true or false")
 
 
-class _Link(Protocol):
-    @property
-    def devices(self) -> tuple[int, int]: ...
-    @property
-    def bandwidth(self) -> float: ...
-    @property
-    def latency(self) -> float: ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A direct connection of two devices, preferred to the levels; `bandwidth` is each way."""
+
+    devices: tuple[int, int]
+    bandwidth: float
+    latency: float
+
+    def __post_init__(self) -> None:
+        devices: object = self.devices
+        if not isinstance(devices, tuple | list) or len(devices) != 2 or devices[0] == devices[1]:
+            raise InvalidCluster(f"link: devices: {devices!r} is not a pair of different devices")
+        first, second = (check_count(d, "link: devices", least=0) for d in devices)
+        place = f"link {first}-{second}"
+        object.__setattr__(self, "devices", (first, second))
+        object.__setattr__(self, "bandwidth", check_figure(self.bandwidth, f"{place}: bandwidth"))
+        latency = check_figure(self.latency, f"{place}: latency", zero=True)
+        object.__setattr__(self, "latency", latency)
 
 
-class _HostLink(Protocol):
-    @property
-    def bandwidth(self) -> float: ...
-    @property
-    def duplex(self) -> float: ...
-    @property
-    def latency(self) -> float: ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """Each device's link to pinned host memory: bytes/s one way alone, and both ways together."""
+
+    bandwidth: float
+    duplex: float
+    latency: float
+
+    def __post_init__(self) -> None:
+        bandwidth = check_figure(self.bandwidth, "host: bandwidth")
+        duplex = check_figure(self.duplex, "host: duplex")
+        if not bandwidth <= duplex <= 2 * bandwidth:
+            raise InvalidCluster(
+                f"host: duplex: {self.duplex!r} counts both ways, so it must be between once and "
+                f"twice the bandwidth {self.bandwidth!r}"
+            )
+        object.__setattr__(self, "bandwidth", bandwidth)
+        object.__setattr__(self, "duplex", duplex)
+        latency = check_figure(self.latency, "host: latency", zero=True)
+        object.__setattr__(self, "latency", latency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +121,7 @@ class Topology:
     """The numbering of one cluster's resources; made by `Cluster`, then immutable."""
 
     def __init__(
-        self, levels: Sequence[_Level], links: Sequence[_Link], host: _HostLink | None = None
+        self, levels: Sequence[Level], links: Sequence[Link], host: HostLink | None = None
     ) -> None:
         self.levels = tuple(levels)
         self.links = tuple(links)

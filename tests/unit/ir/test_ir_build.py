@@ -51,7 +51,8 @@ def test_several_outputs():
 
 def test_constants_hold_their_elements():
     build = GraphBuilder()
-    name = build.add_constant((1.0, float("inf")), TensorType((2,), "float32"), module="mask")
+    two, value = TensorType((2,), "float32"), {"value": (1.0, float("inf"))}
+    (name,) = build.add(CONSTANT_OP, (), value, two, role=Role.CONSTANT, module="mask")
     graph = build.build([name])
     node = graph.node(name)
     assert (node.op, node.inputs, node.attrs["value"]) == (CONSTANT_OP, (), (1.0, float("inf")))

@@ -38,7 +38,14 @@ def _quiet(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
+_SAME_NAME = """
+    abs cos cosh ceil exp expm1 floor fmax fmin fmod hypot isinf isnan log log10 log1p log2
+    logaddexp maximum minimum round sign signbit sin sinh sqrt tan tanh trunc copysign where
+"""
+"""Functions that have the same name in NumPy."""
+
 _NUMPY: dict[str, Callable[..., Array]] = {
+    **{name: getattr(np, name) for name in _SAME_NAME.split()},
     "add": np.add,
     "sub": lambda a, b: np.subtract(*_arithmetic(a, b)),
     "mul": np.multiply,
@@ -59,41 +66,16 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "bitor": np.bitwise_or,
     "bitxor": np.bitwise_xor,
     "bitnot": np.invert,
-    "where": np.where,
     "cast": lambda a: a,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
     "floordiv": np.floor_divide,
     "truncdiv": lambda a, b: np.trunc(np.true_divide(a, b)),
     "remainder": np.mod,
-    "fmod": np.fmod,
-    "atan2": np.arctan2,
-    "hypot": np.hypot,
-    "copysign": np.copysign,
-    "logaddexp": np.logaddexp,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
     "shiftleft": np.left_shift,
     "shiftright": np.right_shift,
-    "abs": np.abs,
-    "sign": np.sign,
-    "signbit": np.signbit,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "log10": np.log10,
-    "sqrt": np.sqrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "tanh": np.tanh,
+    "atan2": np.arctan2,
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
@@ -101,12 +83,6 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "erfinv": _special("erfinv"),
     "lgamma": _special("gammaln"),
     "digamma": _special("psi"),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
-    "round": np.round,
-    "isnan": np.isnan,
-    "isinf": np.isinf,
     "int": _integer,
     "index": lambda a: np.floor(a).astype(np.int64),
 }

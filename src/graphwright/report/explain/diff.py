@@ -26,6 +26,7 @@ from graphwright.partition import coarsen, evaluate
 from graphwright.plans import CATEGORIES, Plan, check_plan, format_seconds
 from graphwright.report.explain.lines import Lines, title_of
 from graphwright.report.explain.sections import Section, find_sections
+from graphwright.report.tables import headed_plainly, text_column
 from graphwright.report.tables import plan as plan_tables
 from graphwright.rewrite import graph_of_plan
 from graphwright.simulate import CostModel
@@ -175,9 +176,7 @@ def show(diff: PlanDiff, console: Console) -> None:
         f"{diff.num_different:,} operators are split differently, {diff.num_same:,} alike",
         highlight=False,
     )
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("operators", *diff.names):
-        table.add_column(escape(title), overflow="fold")
+    table = headed_plainly(*(text_column(escape(title)) for title in ("operators", *diff.names)))
     module = ""
     for change in diff.changes:
         if change.module and change.module != module:

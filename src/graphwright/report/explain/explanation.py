@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column
 
 from graphwright.errors import PlanMismatch
 from graphwright.ir import Graph, format_bytes
@@ -25,6 +25,7 @@ from graphwright.partition import explain as find_reasons
 from graphwright.plans import Plan, check_plan, format_seconds
 from graphwright.report.explain.lines import Line, Lines, describe_moves, next_best, title_of
 from graphwright.report.explain.sections import Section, find_sections
+from graphwright.report.tables import headed_plainly, number_column, text_column
 from graphwright.report.tables import plan as plan_tables
 from graphwright.rewrite import graph_of_plan
 from graphwright.simulate import CostModel
@@ -79,14 +80,16 @@ def show(explanation: Explanation, console: Console, title: str) -> None:
     headline = plan_tables.headline(explanation.plan)
     console.print(f"[bold]{escape(title)}[/]: {headline}", highlight=False)
     wide = console.width >= WIDE
-    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
-    table.add_column("operators", overflow="fold")
-    table.add_column("split", overflow="fold")
-    table.add_column("computes", justify="right", no_wrap=True)
-    table.add_column("moves", justify="right", no_wrap=not wide)
-    table.add_column("holds", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("next best", overflow="fold")
+    moves = Column("moves", justify="right", no_wrap=not wide)
+    columns = (
+        text_column("operators"),
+        text_column("split"),
+        number_column("computes"),
+        moves,
+        number_column("holds"),
+    )
+    table = headed_plainly(*columns, *[text_column("next best")] * wide)
+    table.show_edge = False
     for section in explanation.sections:
         times = f"  ×{section.count}" if section.count > 1 else ""
         table.add_row(f"[bold]{escape(section.title)}{times}[/]")

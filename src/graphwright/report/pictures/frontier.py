@@ -18,19 +18,7 @@ from typing import TYPE_CHECKING
 
 from graphwright.ir import format_bytes
 from graphwright.plans import Figures, Frontier, Plan, format_seconds, time_unit
-from graphwright.report.pictures.style import (
-    HUES,
-    INK,
-    LIMIT,
-    add_caption,
-    add_title,
-    byte_unit,
-    check_suffix,
-    new_figure,
-    plain,
-    plain_ticks,
-    save_figure,
-)
+from graphwright.report.pictures import style
 from graphwright.simulate import caption
 
 if TYPE_CHECKING:
@@ -46,18 +34,18 @@ WIDTH, HEIGHT = 10.0, 5.6
 
 def plot_frontier(frontier: Frontier, path: str | Path, title: str | None = None) -> None:
     """Draw a frontier and the plans that it is compared with into a .png or .svg file."""
-    path = check_suffix(path)
-    save_figure(draw_frontier(frontier, title), path)
+    path = style.check_suffix(path)
+    style.save_figure(draw_frontier(frontier, title), path)
 
 
 def draw_frontier(frontier: Frontier, title: str | None = None) -> Figure:
     """The picture as a Matplotlib figure."""
-    figure = new_figure(WIDTH, HEIGHT)
+    figure = style.new_figure(WIDTH, HEIGHT)
     axes = figure.add_subplot()
     plans = [_figures(plan) for plan in frontier.plans]
     others = {name: _figures(plan) for name, plan in frontier.others.items()}
     everything = [*plans, *others.values()]
-    size, memory_unit = byte_unit(max(f.memory for f in everything))
+    size, memory_unit = style.byte_unit(max(f.memory for f in everything))
     unit, scale = time_unit(max(f.time for f in everything))
     limit = min(device.memory for device in frontier.plans[0].cluster.devices)
     near = limit <= FAR * max(f.memory for f in everything)
@@ -69,7 +57,7 @@ def draw_frontier(frontier: Frontier, title: str | None = None) -> Figure:
         axes.plot(
             f.memory / size, f.time / scale, linestyle="none", marker=MARKERS[at % len(MARKERS)],
             markersize=10, markerfacecolor="none", markeredgewidth=1.8,
-            markeredgecolor=HUES[1 + at % (len(HUES) - 1)], zorder=4,
+            markeredgecolor=style.HUES[1 + at % (len(style.HUES) - 1)], zorder=4,
             label=_say(name, f), clip_on=False,
         )  # fmt: skip
     _draw_parts(axes, plans, size, scale)
@@ -80,10 +68,10 @@ def draw_frontier(frontier: Frontier, title: str | None = None) -> Figure:
     axes.legend(
         loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8.5, labelspacing=0.8
     )
-    plain(axes)
-    add_title(axes, title or _title(frontier))
+    style.plain(axes)
+    style.add_title(axes, title or _title(frontier))
     far = "" if near else f"a device has {format_bytes(limit)}, far to the right"
-    add_caption(figure, (*frontier.notes, _where(frontier.plans, far)))
+    style.add_caption(figure, (*frontier.notes, _where(frontier.plans, far)))
     return figure
 
 
@@ -129,7 +117,7 @@ def _set_scales(
             (axes.set_xscale if which == "x" else axes.set_yscale)("log")
             room = (high / low) ** 0.08
             set_limits(low / room, high * room)
-            plain_ticks(axes, which)
+            style.plain_ticks(axes, which)
         elif which == "x":
             room = (high - low) * 0.08 or high * 0.1
             set_limits(max(0.0, low - room), high + room)
@@ -143,12 +131,12 @@ def _draw_line(axes: Axes, plans: list[Figures], size: float, scale: float) -> N
     right, top = axes.get_xlim()[1], axes.get_ylim()[1]
     axes.plot(
         [x[0], *x, right], [top, *y, y[-1]],
-        drawstyle="steps-post", color=HUES[0], linewidth=1.6, alpha=0.75, zorder=2,
+        drawstyle="steps-post", color=style.HUES[0], linewidth=1.6, alpha=0.75, zorder=2,
     )  # fmt: skip
     ends = f"{format_seconds(plans[-1].time)} to {format_seconds(plans[0].time)}"
     axes.plot(
-        x, y, linestyle="none", marker="o", color=HUES[0], zorder=3, label=f"frontier\n{ends}",
-        markersize=5.5 if len(plans) <= 60 else 3.0,
+        x, y, linestyle="none", marker="o", color=style.HUES[0], zorder=3,
+        label=f"frontier\n{ends}", markersize=5.5 if len(plans) <= 60 else 3.0,
     )  # fmt: skip
 
 
@@ -156,8 +144,8 @@ def _draw_parts(axes: Axes, plans: list[Figures], size: float, scale: float) -> 
     """Computation and communication of the plans, where they are known and not far below."""
     x = [f.memory / size for f in plans]
     parts = (
-        ("computing, busiest device", [f.compute_time for f in plans], HUES[2]),
-        ("moving, busiest link", [f.communication_time for f in plans], HUES[3]),
+        ("computing, busiest device", [f.compute_time for f in plans], style.HUES[2]),
+        ("moving, busiest link", [f.communication_time for f in plans], style.HUES[3]),
     )
     for label, values, colour in parts:
         if len(plans) > 1 and max(values) > 0:
@@ -169,7 +157,7 @@ def _draw_parts(axes: Axes, plans: list[Figures], size: float, scale: float) -> 
     if axes.get_yscale() == "log" and shown:
         low, high = axes.get_ylim()
         axes.set_ylim(max(min(low, min(shown) * 0.8), low / 20), high)
-        plain_ticks(axes, "y")
+        style.plain_ticks(axes, "y")
 
 
 def _draw_turning_point(axes: Axes, frontier: Frontier, size: float, scale: float) -> None:
@@ -178,18 +166,19 @@ def _draw_turning_point(axes: Axes, frontier: Frontier, size: float, scale: floa
     f = _figures(frontier.turning_point())
     axes.plot(
         f.memory / size, f.time / scale, linestyle="none", marker="o", markersize=13,
-        markeredgewidth=1.8,
-        markerfacecolor="none", markeredgecolor=INK, zorder=5, label=_say("turning point", f),
+        markeredgewidth=1.8, markerfacecolor="none", markeredgecolor=style.INK, zorder=5,
+        label=_say("turning point", f),
     )  # fmt: skip
 
 
 def _draw_limit(axes: Axes, limit: float, words: str) -> None:
     """The memory of a device, and behind it what does not fit."""
     right = axes.get_xlim()[1]
-    axes.axvline(limit, color=LIMIT, linewidth=1.2, linestyle="--", zorder=1)
+    axes.axvline(limit, color=style.LIMIT, linewidth=1.2, linestyle="--", zorder=1)
     if right > limit:
-        axes.axvspan(limit, right, color=LIMIT, alpha=0.04, linewidth=0, zorder=0)
+        axes.axvspan(limit, right, color=style.LIMIT, alpha=0.04, linewidth=0, zorder=0)
     axes.annotate(
         words, (limit, 1), xycoords=axes.get_xaxis_transform(), xytext=(-4, -3),
-        textcoords="offset points", rotation=90, ha="right", va="top", fontsize=8, color=LIMIT,
+        textcoords="offset points", rotation=90, ha="right", va="top",
+        fontsize=8, color=style.LIMIT,
     )  # fmt: skip

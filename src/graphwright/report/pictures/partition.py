@@ -22,18 +22,8 @@ from typing import TYPE_CHECKING
 
 from graphwright.ir import Graph
 from graphwright.plans import Plan, boxes
+from graphwright.report.pictures import style
 from graphwright.report.pictures.partition_tensors import DrawnLayer, DrawnTensor, Run, find_runs
-from graphwright.report.pictures.style import (
-    FAINT,
-    GREY,
-    HUES,
-    INK,
-    add_caption,
-    add_title,
-    check_suffix,
-    new_figure,
-    save_figure,
-)
 from graphwright.simulate import caption
 
 if TYPE_CHECKING:
@@ -73,8 +63,8 @@ def plot_partition(
     Repeated blocks are drawn once. Of more than `num` weights those of the largest blocks are
     shown.
     """
-    path = check_suffix(path)
-    save_figure(draw_partition(graph, plan, num=num, title=title), path)
+    path = style.check_suffix(path)
+    style.save_figure(draw_partition(graph, plan, num=num, title=title), path)
 
 
 def draw_partition(graph: Graph, plan: Plan, *, num: int = 36, title: str | None = None) -> Figure:
@@ -84,7 +74,7 @@ def draw_partition(graph: Graph, plan: Plan, *, num: int = 36, title: str | None
     lines = _lines(runs)
     width = max([_width(line) for line in lines], default=COLUMN * 4)
     width, height = max(width, 6.0), LINE * max(1, len(lines))
-    figure = new_figure(width + 1.0, height + 1.25)
+    figure = style.new_figure(width + 1.0, height + 1.25)
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.set_xlim(-0.75, width + 0.1)
@@ -94,21 +84,21 @@ def draw_partition(graph: Graph, plan: Plan, *, num: int = 36, title: str | None
     sizes = _sizes(runs)
     for at, line in enumerate(lines):
         _draw_line(axes, line, at * LINE, colours, sizes)
-    add_title(axes, title or f"Who has what: {plan.algorithm} on {plan.cluster.name}", pad=28)
+    style.add_title(axes, title or f"Who has what: {plan.algorithm} on {plan.cluster.name}", pad=28)
     _add_legend(axes, colours)
     shown, there = (sum(len(run.layers) for run in some) for some in (runs, every))
     left_out = (
         f"{shown} of {there} weights shown, those of the largest blocks" if shown < there else ""
     )
     where = caption(plan.cluster.name, plan.algorithm, plan.seed, plan.graph_hash)
-    add_caption(figure, (left_out, where))
+    style.add_caption(figure, (left_out, where))
     return figure
 
 
 def device_colours(count: int) -> list[Colour]:
     """A colour for every device."""
-    if count <= len(HUES):
-        return list(HUES[:count])
+    if count <= len(style.HUES):
+        return list(style.HUES[:count])
     from colorsys import hls_to_rgb
 
     shades = (0.42, 0.6, 0.75)
@@ -204,7 +194,7 @@ def _draw_line(
     for row, word in enumerate(("weights", "data")):
         axes.text(
             -0.45, top + HEAD + (row + 0.46) * ROW, word,
-            rotation=90, ha="center", va="center", fontsize=9, color=INK, fontweight="bold",
+            rotation=90, ha="center", va="center", fontsize=9, color=style.INK, fontweight="bold",
         )  # fmt: skip
     x = 0.0
     for run in line:
@@ -222,12 +212,12 @@ def _draw_line(
             _short(run.title, 16 if narrow else 60),
             fontsize=8,
             va="center",
-            color=INK,
+            color=style.INK,
         )
         if run.count > 1:
             axes.text(
                 x + width, top + 0.22, f"×{run.count}",
-                fontsize=11, ha="right", va="center", fontweight="bold", color=INK,
+                fontsize=11, ha="right", va="center", fontweight="bold", color=style.INK,
             )  # fmt: skip
         for layer in run.layers:
             _draw_layer(axes, layer, x + (COLUMN + GAP) / 2, top, colours, sizes)
@@ -250,7 +240,7 @@ def _draw_layer(
         fontsize=6.5,
         ha="center",
         va="center",
-        color=GREY,
+        color=style.GREY,
     )
     for row, tensor in enumerate((layer.weight, layer.data)):
         if tensor is not None:
@@ -295,17 +285,19 @@ def _draw_tensor(
         corner = (left + tile.left * width, top + tile.top * height)
         size = ((tile.right - tile.left) * width, (tile.bottom - tile.top) * height)
         axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor="white", linewidth=edge))
-    axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.9))
+    axes.add_patch(
+        Rectangle((left, top), width, height, fill=False, edgecolor=style.INK, linewidth=0.9)
+    )
     shape = tensor.type.shape
     if down != across:
         axes.text(
             left - 0.04, y, f"{tensor.names[down]} {shape[down]}",
-            rotation=90, ha="right", va="center", fontsize=6, color=INK,
+            rotation=90, ha="right", va="center", fontsize=6, color=style.INK,
         )  # fmt: skip
     axes.text(
         x + 0.06, top + height + 0.03,
         f"{tensor.names[across]} {shape[across]}" + (f"\n{more}" if more else ""),
-        ha="center", va="top", fontsize=6, color=INK, linespacing=1.1,
+        ha="center", va="top", fontsize=6, color=style.INK, linespacing=1.1,
     )  # fmt: skip
 
 
@@ -369,7 +361,7 @@ def _add_legend(axes: Axes, colours: list[Colour]) -> None:
         Patch(color=colours[d], label=f"device {d}" if d == shown[0] else str(d)) for d in shown
     ]
     if count > 1:
-        handles.append(Patch(facecolor=EVERY, edgecolor=FAINT, label="every device"))
+        handles.append(Patch(facecolor=EVERY, edgecolor=style.FAINT, label="every device"))
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(handles), frameon=False,
         fontsize=8, handlelength=1, handleheight=1, columnspacing=0.9, borderaxespad=0.1,

@@ -19,19 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from graphwright.errors import InvalidMeasurement
 from graphwright.ir import format_bytes
 from graphwright.plans import format_seconds, time_unit
-from graphwright.report.pictures.style import (
-    GREY,
-    HUES,
-    LIMIT,
-    add_caption,
-    add_title,
-    byte_unit,
-    check_suffix,
-    new_figure,
-    plain,
-    plain_ticks,
-    save_figure,
-)
+from graphwright.report.pictures import style
 from graphwright.simulate import version
 
 if TYPE_CHECKING:
@@ -74,8 +62,10 @@ def plot_profile(
     `rows` may be several profiles by name, to compare. `memory_limit` is what a device has;
     `caption` names the machine, model and seed.
     """
-    path = check_suffix(path)
-    save_figure(draw_profile(rows, title=title, memory_limit=memory_limit, caption=caption), path)
+    path = style.check_suffix(path)
+    style.save_figure(
+        draw_profile(rows, title=title, memory_limit=memory_limit, caption=caption), path
+    )
 
 
 def draw_profile(
@@ -95,7 +85,7 @@ def draw_profile(
         )
     priced = any(row.cost is not None for row in everything)
     heights = [3.2, 1.7, 1.7] if priced else [3.2, 1.7]
-    figure = new_figure(WIDTH, sum(heights) + 1.2)
+    figure = style.new_figure(WIDTH, sum(heights) + 1.2)
     panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     _draw_time(panels[0], series, everything)
     _draw_memory(panels[1], series, memory_limit)
@@ -104,11 +94,11 @@ def draw_profile(
     counts = sorted({row.num_devices for row in everything})
     _set_counts(panels[-1], counts)
     for axes in panels:
-        plain(axes)
+        style.plain(axes)
     _mark_missing(panels[0], series)
     figure.align_ylabels(panels)
-    add_title(panels[0], title or _title(series))
-    add_caption(figure, (" · ".join(filter(None, (f"graphwright {version()}", caption))),))
+    style.add_title(panels[0], title or _title(series))
+    style.add_caption(figure, (" · ".join(filter(None, (f"graphwright {version()}", caption))),))
     return figure
 
 
@@ -143,17 +133,19 @@ def _draw_time(
         last = max(row.num_devices for row in everything)
         counts = [c for c in sorted({r.num_devices for r in everything} | {last}) if c >= first[0]]
         ideal = [first[1] * first[0] / c / scale for c in counts]
-        axes.plot(counts, ideal, color=GREY, linestyle="--", linewidth=1, label="ideal", zorder=1)
+        axes.plot(
+            counts, ideal, color=style.GREY, linestyle="--", linewidth=1, label="ideal", zorder=1
+        )
         low, high = min([*ideal, *(t / scale for t in times)]), max(t / scale for t in times)
         if high / low >= 4:
             axes.set_yscale("log")
             axes.set_ylim(low / 1.25, high * 1.25)
-            plain_ticks(axes, "y")
+            style.plain_ticks(axes, "y")
         else:
             axes.set_ylim(0, high * 1.1)
     axes.set_ylabel(f"time of one step ({unit})")
     if any(row.time is None for row in everything):
-        axes.plot([], [], linestyle="none", marker="x", color=GREY, label="no plan fits")
+        axes.plot([], [], linestyle="none", marker="x", color=style.GREY, label="no plan fits")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8.5)
 
@@ -161,16 +153,16 @@ def _draw_time(
 def _draw_memory(axes: Axes, series: Mapping[str, Sequence[ProfileRow]], limit: int | None) -> None:
     known = [m for rows in series.values() for m in _known(rows, "memory")[1]]
     most = max([*known, *([] if limit is None else [limit])], default=1)
-    size, unit = byte_unit(most)
+    size, unit = style.byte_unit(most)
     for at, rows in enumerate(series.values()):
         counts, values = _known(rows, "memory")
         _line(axes, at, counts, [v / size for v in values], "")
     if limit is not None:
-        axes.axhline(limit / size, color=LIMIT, linestyle="--", linewidth=1.2)
+        axes.axhline(limit / size, color=style.LIMIT, linestyle="--", linewidth=1.2)
         axes.annotate(
             f"a device has {format_bytes(limit)}", (1, limit / size), xytext=(0, 2),
             xycoords=axes.get_yaxis_transform(), textcoords="offset points",
-            ha="right", va="bottom", fontsize=8, color=LIMIT,
+            ha="right", va="bottom", fontsize=8, color=style.LIMIT,
         )  # fmt: skip
     axes.set_ylim(0, 1.2 * most / size)
     axes.set_ylabel(f"peak memory ({unit})")
@@ -186,9 +178,8 @@ def _draw_cost(axes: Axes, series: Mapping[str, Sequence[ProfileRow]]) -> None:
 
 def _line(axes: Axes, at: int, counts: list[int], values: list[float], label: str) -> None:
     axes.plot(
-        counts, values, color=HUES[at % len(HUES)], marker=MARKERS[at % len(MARKERS)],
-        markersize=5.5,
-        linewidth=1.6, label=label or None, zorder=3,
+        counts, values, color=style.HUES[at % len(style.HUES)], marker=MARKERS[at % len(MARKERS)],
+        markersize=5.5, linewidth=1.6, label=label or None, zorder=3,
     )  # fmt: skip
 
 
@@ -216,6 +207,6 @@ def _mark_missing(axes: Axes, series: Mapping[str, Sequence[ProfileRow]]) -> Non
         if counts:
             axes.plot(
                 counts, [0.04 + 0.05 * at] * len(counts), linestyle="none", marker="x",
-                markersize=5,
-                color=HUES[at % len(HUES)], transform=axes.get_xaxis_transform(), clip_on=False,
+                markersize=5, color=style.HUES[at % len(style.HUES)],
+                transform=axes.get_xaxis_transform(), clip_on=False,
             )  # fmt: skip

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from graphwright.describe import find
 from graphwright.plans import format_seconds
-from graphwright.simulate import Calibration, MeasuredCall, quartiles
+from graphwright.report.tables.layout import headed, name_column, number_column, text_column
+from graphwright.simulate import Calibration, MeasuredCall, Skipped, quartiles
 from graphwright.version import __version__
 
 
@@ -86,12 +87,9 @@ def to_dict(calibration: Calibration) -> dict[str, object]:
             for family in families(calibration)
         ],
         "rows": [
-            {
-                "op": row.op,
-                "attrs": row.attrs.text,
-                "inputs": [None if t is None else str(t) for t in row.types.inputs],
+            _call_dict(row)
+            | {
                 "outputs": [str(t) for t in row.types.outputs],
-                "count": row.count,
                 "measured": row.measured,
                 "spread": row.spread,
                 "repeats": row.repeats,
@@ -101,16 +99,16 @@ def to_dict(calibration: Calibration) -> dict[str, object]:
             }
             for row in calibration.rows
         ],
-        "skipped": [
-            {
-                "op": skip.op,
-                "attrs": skip.attrs.text,
-                "inputs": [None if t is None else str(t) for t in skip.types.inputs],
-                "count": skip.count,
-                "reason": skip.reason,
-            }
-            for skip in calibration.skipped
-        ],
+        "skipped": [_call_dict(skip) | {"reason": skip.reason} for skip in calibration.skipped],
+    }
+
+
+def _call_dict(call: MeasuredCall | Skipped) -> dict[str, object]:
+    return {
+        "op": call.op,
+        "attrs": call.attrs.text,
+        "inputs": [None if t is None else str(t) for t in call.types.inputs],
+        "count": call.count,
     }
 
 
@@ -141,20 +139,22 @@ def show(calibration: Calibration, console: Console, rows: int = 12) -> None:
     else:
         console.print(f"{device}: nothing was measured.")
     for skip in calibration.skipped:
-        types = ", ".join("-" if t is None else str(t) for t in skip.types.inputs)
-        console.print(f"  not measured: {skip.op}({types}): {skip.reason}", highlight=False)
+        call = f"{skip.op}({_inputs_text(skip)})"
+        console.print(f"  not measured: {call}: {skip.reason}", highlight=False)
+
+
+def _inputs_text(call: MeasuredCall | Skipped) -> str:
+    return ", ".join("-" if t is None else str(t) for t in call.types.inputs)
 
 
 def _calls_table(calibration: Calibration, rows: int) -> Table:
-    table = Table(title=f"The longest calls on {calibration.device}", title_justify="left")
-    table.add_column("operator", style="bold", overflow="fold")
-    table.add_column("inputs", overflow="fold")
-    for heading in ("times", "measured", "roofline", "ratio"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers = map(number_column, ("times", "measured", "roofline", "ratio"))
+    title = f"The longest calls on {calibration.device}"
+    table = headed(title, name_column("operator"), text_column("inputs"), *numbers)
     for row in calibration.rows[:rows]:
         table.add_row(
             row.op,
-            ", ".join("-" if t is None else str(t) for t in row.types.inputs),
+            _inputs_text(row),
             str(row.count),
             f"{format_seconds(row.measured)} ± {row.spread / row.measured:.0%}",
             format_seconds(row.roofline),
@@ -164,10 +164,10 @@ def _calls_table(calibration: Calibration, rows: int) -> Table:
 
 
 def _families_table(calibration: Calibration) -> Table:
-    table = Table(title="Families of operators", title_justify="left")
-    table.add_column("family", style="bold", no_wrap=True)
-    for heading in ("calls", "measured", "roofline", "median ratio", "quartiles"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("calls", "measured", "roofline", "median ratio", "quartiles")
+    table = headed(
+        "Families of operators", name_column("family", no_wrap=True), *map(number_column, headings)
+    )
     for family in families(calibration):
         low, middle, high = family.quartiles
         table.add_row(

@@ -25,6 +25,7 @@ from graphwright.describe import (
 )
 from graphwright.describe import library as descriptions_library
 from graphwright.ir import Graph
+from graphwright.report.tables.layout import headed, name_column, number_column, text_column
 
 PUBLISHED = {"Tofu, MXNet 0.11": (134, 139), "Tofu, TensorFlow": (257, 341)}
 """Described and all operators, from section 4.1 of the Tofu paper."""
@@ -71,9 +72,7 @@ def count_described(zoo: Iterable[GraphCoverage] = ()) -> Coverage:
             op: reasons.get(op, "not yet described") for op in core if not is_described(op)
         },
         lines={d.op: description_lines(d) for d in known},
-        library_lines=sum(
-            _code_lines(p) for p in _sources(Path(inspect.getfile(descriptions_library)).parent)
-        ),
+        library_lines=_num_lines(Path(inspect.getfile(descriptions_library)).parent),
         pytorch_lines=pytorch_rule_lines(),
         zoo=tuple(zoo),
     )
@@ -125,17 +124,12 @@ def pytorch_rule_lines() -> int | None:
     import torch
 
     folder = Path(torch.__file__).parent / "distributed" / "tensor" / "_ops"
-    return (
-        sum(len(p.read_text().splitlines()) for p in _sources(folder)) if folder.is_dir() else None
-    )
+    return _num_lines(folder) if folder.is_dir() else None
 
 
-def _sources(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.py"))
-
-
-def _code_lines(path: Path) -> int:
-    return len(path.read_text().splitlines())
+def _num_lines(folder: Path) -> int:
+    """The lines of all Python files in a folder."""
+    return sum(len(path.read_text().splitlines()) for path in folder.glob("*.py"))
 
 
 def to_dict(coverage: Coverage) -> dict[str, object]:
@@ -173,9 +167,7 @@ def show(coverage: Coverage, console: Console) -> None:
 
 def _shares_table(coverage: Coverage) -> Table:
     """How much is described, beside what the Tofu paper described of other systems."""
-    table = Table(title="What is described", title_justify="left")
-    for heading in ("", "described", "of", "share"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    table = headed("What is described", "", *map(number_column, ("described", "of", "share")))
     some, every = coverage.num_core_described, len(coverage.core)
     share = f"{some / every:.0%}"
     table.add_row("Graphwright, PyTorch core overloads", str(some), str(every), share)
@@ -188,21 +180,21 @@ def _shares_table(coverage: Coverage) -> Table:
 def _lines_table(coverage: Coverage) -> Table:
     """How many descriptions have one line, how many two, and so on."""
     spread = Counter(min(n, 6) for n in coverage.lines.values())
-    table = Table(title="Lines of a description", title_justify="left")
-    for n in range(1, 7):
-        table.add_column(str(n) if n < 6 else "6 or more", justify="right")
+    headings = (*map(str, range(1, 6)), "6 or more")
+    table = headed("Lines of a description", *map(number_column, headings))
     table.add_row(*(str(spread[n]) for n in range(1, 7)))
     return table
 
 
 def _zoo_table(zoo: Iterable[GraphCoverage]) -> Table:
     """Which operators of captured graphs are described."""
-    table = Table(title="Operators of training graphs", title_justify="left")
-    table.add_column("model", style="bold", no_wrap=True)
-    table.add_column("nodes", justify="right", no_wrap=True)
-    table.add_column("operators", justify="right", no_wrap=True)
-    for heading in ("not described", "opaque in part", "random"):
-        table.add_column(heading, overflow="fold")
+    numbers, lists = ("nodes", "operators"), ("not described", "opaque in part", "random")
+    table = headed(
+        "Operators of training graphs",
+        name_column("model", no_wrap=True),
+        *map(number_column, numbers),
+        *map(text_column, lists),
+    )
     for row in zoo:
         table.add_row(
             row.model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from graphwright.machine import (
     preset_names,
 )
 from graphwright.machine import cluster as find_cluster
+from graphwright.report.tables.layout import facts, headed, name_column, number_column, text_column
 from graphwright.version import __version__
 
 
@@ -42,11 +44,11 @@ class Diagnosis:
     clusters: tuple[Cluster, ...]
 
 
-def diagnose(name: str | None = None) -> Diagnosis:
-    """Look at this machine and at a cluster; without a name, at all presets."""
+def diagnose(cluster: str | None = None) -> Diagnosis:
+    """Look at this machine and at the cluster of a name; without one, at all presets."""
     import torch
 
-    names = [name] if name is not None else [*preset_names(), "local"]
+    names = [cluster] if cluster is not None else [*preset_names(), "local"]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     threads = f"cpu ({torch.get_num_threads()} threads)"
     gpus = (f"cuda:{n} ({torch.cuda.get_device_name(n)})" for n in range(count))
@@ -109,7 +111,8 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis; one cluster in full, several as a list."""
     console.print(_machine_table(diagnosis))
     if len(diagnosis.clusters) == 1:
-        console.print(_cluster_table(diagnosis.clusters[0]))
+        (cluster,) = diagnosis.clusters
+        console.print(facts(cluster.name, _cluster_rows(cluster)))
     else:
         console.print(_list_table(diagnosis.clusters))
         console.print(
@@ -121,31 +124,28 @@ def show(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def _machine_table(diagnosis: Diagnosis) -> Table:
-    table = Table(
-        title=f"This machine, Graphwright {__version__}", title_justify="left", show_header=False
-    )
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     machine, store = diagnosis.machine, diagnosis.store
-    table.add_row("system", f"{machine.system}, Python {machine.python}")
-    table.add_row("processor", f"{machine.processor}, {machine.cores} cores for this process")
-    table.add_row("memory", format_bytes(machine.memory))
     gpus = [f"{g.name}, {format_bytes(g.memory)}, driver {g.driver}" for g in machine.gpus]
-    table.add_row("GPUs", "\n".join(gpus) or "none that the driver reports")
-    table.add_row("PyTorch", f"{diagnosis.torch} on {', '.join(diagnosis.torch_devices)}")
     held = f"{store.num_compute:,} of operators, {store.num_collective:,} of collectives"
-    table.add_row(
-        "measured costs", f"{held if store.problem is None else 'unusable'}, {store.path}"
-    )
-    return table
+    rows = {
+        "system": f"{machine.system}, Python {machine.python}",
+        "processor": f"{machine.processor}, {machine.cores} cores for this process",
+        "memory": format_bytes(machine.memory),
+        "GPUs": "\n".join(gpus) or "none that the driver reports",
+        "PyTorch": f"{diagnosis.torch} on {', '.join(diagnosis.torch_devices)}",
+        "measured costs": f"{held if store.problem is None else 'unusable'}, {store.path}",
+    }
+    return facts(f"This machine, Graphwright {__version__}", rows.items())
 
 
 def _list_table(clusters: tuple[Cluster, ...]) -> Table:
-    table = Table(title="Clusters", title_justify="left")
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("devices", overflow="fold")
-    table.add_column("memory", justify="right", no_wrap=True)
-    table.add_column("links, each way", overflow="fold")
+    table = headed(
+        "Clusters",
+        name_column("name", no_wrap=True),
+        text_column("devices"),
+        number_column("memory"),
+        text_column("links, each way"),
+    )
     for cluster in clusters:
         kinds = cluster.kinds()
         levels = [f"{_speed(v.bandwidth)} between {v.name}s" for v in cluster.levels if v.count > 1]
@@ -159,36 +159,26 @@ def _list_table(clusters: tuple[Cluster, ...]) -> Table:
     return table
 
 
-def _cluster_table(cluster: Cluster) -> Table:
-    table = Table(title=cluster.name, title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+def _cluster_rows(cluster: Cluster) -> Iterator[tuple[str, str]]:
     for kind, count in cluster.kinds().items():
         rates = ", ".join(f"{rate / 1e12:.3g} T/s {dtype}" for dtype, rate in kind.rates.items())
-        table.add_row(
-            f"{count} x {kind.name}",
-            f"{format_bytes(kind.memory)} at {_speed(kind.bandwidth)}, "
-            f"{kind.launch * 1e6:.3g} µs a launch"
-            f"{'' if kind.overlaps else ', no computing while it sends and receives'}; {rates}",
-        )
+        alone = "" if kind.overlaps else ", no computing while it sends and receives"
+        memory = f"{format_bytes(kind.memory)} at {_speed(kind.bandwidth)}"
+        launch = f"{kind.launch * 1e6:.3g} µs a launch"
+        yield f"{count} x {kind.name}", f"{memory}, {launch}{alone}; {rates}"
     for level in cluster.levels:
         how = "one medium for all" if level.shared else "each way"
-        table.add_row(
-            f"{level.count} x {level.name}",
-            f"{_speed(level.bandwidth)} {how}, {level.latency * 1e6:.3g} µs",
-        )
+        speed = f"{_speed(level.bandwidth)} {how}, {level.latency * 1e6:.3g} µs"
+        yield f"{level.count} x {level.name}", speed
     for link in cluster.links:
         a, b = link.devices
-        table.add_row(f"link {a}-{b}", f"{_speed(link.bandwidth)}, {link.latency * 1e6:.3g} µs")
+        yield f"link {a}-{b}", f"{_speed(link.bandwidth)}, {link.latency * 1e6:.3g} µs"
     if cluster.host is not None:
-        host = cluster.host
-        table.add_row(
-            "host memory", f"{_speed(host.bandwidth)} one way, {_speed(host.duplex)} both ways"
-        )
+        one, both = _speed(cluster.host.bandwidth), _speed(cluster.host.duplex)
+        yield "host memory", f"{one} one way, {both} both ways"
     if cluster.price is not None:
-        table.add_row("price", f"{cluster.price:g} per device and hour")
-    table.add_row("source", cluster.source or "not said")
-    return table
+        yield "price", f"{cluster.price:g} per device and hour"
+    yield "source", cluster.source or "not said"
 
 
 def _speed(bandwidth: float) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from graphwright.errors import DoesNotFit
 from graphwright.ir import format_bytes
 from graphwright.plans import Frontier, Plan, figures_of, format_seconds
 from graphwright.report.tables import plan as plan_tables
+from graphwright.report.tables.layout import headed_plainly, number_column, text_column
 
 
 def show(frontier: Frontier, console: Console, title: str, limit: int) -> None:
@@ -18,15 +18,9 @@ def show(frontier: Frontier, console: Console, title: str, limit: int) -> None:
     """
     first = frontier.plans[0]
     where = f"{plan_tables.num_devices(first)} of {first.cluster.name}"
-    table = Table(
-        title=f"{title}: time against memory on {where}",
-        title_justify="left",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for name in ("", "memory", "estimate", "time", "estimate", "moved"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    numbers = map(number_column, ("", "memory", "estimate", "time", "estimate", "moved"))
+    title = f"{title}: time against memory on {where}"
+    table = headed_plainly(*numbers, text_column(""), title=title)
     best = _fitting(frontier, limit)
     for number, plan in enumerate(frontier, 1):
         table.add_row(str(number), *_figures(plan), _mark(frontier, plan, best, limit))

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from graphwright.describe import cost, types_of
 from graphwright.ir import Graph, Phase, Summary, format_bytes, summarize
+from graphwright.report.tables.layout import headed, name_column, number_column
 
 
 def to_dict(graph: Graph) -> dict[str, object]:
@@ -43,23 +44,26 @@ def show(graph: Graph, console: Console, title: str) -> None:
 
 
 def _memory_table(summary: Summary, title: str) -> Table:
+    phases = ", ".join(f"{summary.nodes_per_phase.get(p, 0):,} {p}" for p in Phase)
+    weights, gradients = summary.parameter_bytes, summary.parameter_gradient_bytes
+    kept = weights + gradients + summary.optimizer_state_bytes
+    binary = f" ({kept / 2**30:.1f} GiB)" if kept >= 2**30 else ""
+    rows = {
+        "operators": f"{summary.num_nodes:,} ({phases})",
+        "tensors": f"{summary.num_tensors:,} of {len(summary.distinct_sizes)} sizes",
+        "parameters": f"{summary.num_parameters:,}",
+        "weights": format_bytes(weights),
+        "their gradients": format_bytes(gradients),
+        "optimizer state": format_bytes(summary.optimizer_state_bytes),
+        "these three": format_bytes(kept) + binary,
+        "activations in all": format_bytes(summary.activation_bytes),
+        "peak, in program order": format_bytes(summary.peak_bytes),
+    }
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    phases = ", ".join(f"{summary.nodes_per_phase.get(p, 0):,} {p}" for p in Phase)
-    table.add_row("operators", f"{summary.num_nodes:,} ({phases})")
-    table.add_row("tensors", f"{summary.num_tensors:,} of {len(summary.distinct_sizes)} sizes")
-    table.add_row("parameters", f"{summary.num_parameters:,}")
-    table.add_row("weights", format_bytes(summary.parameter_bytes))
-    table.add_row("their gradients", format_bytes(summary.parameter_gradient_bytes))
-    table.add_row("optimizer state", format_bytes(summary.optimizer_state_bytes))
-    kept = (
-        summary.parameter_bytes + summary.parameter_gradient_bytes + summary.optimizer_state_bytes
-    )
-    binary = f" ({kept / 2**30:.1f} GiB)" if kept >= 2**30 else ""
-    table.add_row("these three", format_bytes(kept) + binary)
-    table.add_row("activations in all", format_bytes(summary.activation_bytes))
-    table.add_row("peak, in program order", format_bytes(summary.peak_bytes))
+    for row in rows.items():
+        table.add_row(*row)
     return table
 
 
@@ -70,11 +74,8 @@ def _operator_table(graph: Graph, rows: int = 8) -> Table:
         counts[node.op] += 1
         work[node.op] += cost(node.op, node.attrs, types_of(graph, node)).operations
     total = sum(work.values()) or 1
-    table = Table(title="Where the arithmetic is", title_justify="left")
-    table.add_column("operator", style="bold", overflow="fold")
-    table.add_column("nodes", justify="right")
-    table.add_column("operations", justify="right")
-    table.add_column("share", justify="right")
+    numbers = map(number_column, ("nodes", "operations", "share"))
+    table = headed("Where the arithmetic is", name_column("operator"), *numbers)
     for op, done in work.most_common(rows):
         table.add_row(op, f"{counts[op]:,}", f"{done:.3g}", f"{done / total:.1%}")
     return table

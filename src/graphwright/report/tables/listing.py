@@ -6,11 +6,11 @@ import inspect
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 from graphwright.describe import descriptions
 from graphwright.describe import library as descriptions_library
 from graphwright.report.tables.coverage import description_lines
+from graphwright.report.tables.layout import headed, name_column, number_column, text_column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,7 @@ def to_dict(listing: Listing) -> list[dict[str, object]]:
 def show(listing: Listing, console: Console) -> None:
     """Print the table."""
     title = f"{len(listing.operators)} operators are described"
-    table = Table(title=title, title_justify="left")
-    table.add_column("operator", style="bold", overflow="fold")
-    table.add_column("lines", justify="right")
-    table.add_column("family", overflow="fold")
+    table = headed(title, name_column("operator"), number_column("lines"), text_column("family"))
     for row in listing.operators:
         table.add_row(row.operator, str(row.lines), row.family)
     console.print(table)

@@ -14,7 +14,7 @@ from importlib.resources import files
 from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from graphwright.describe import (
@@ -39,6 +39,7 @@ from graphwright.describe import (
 )
 from graphwright.errors import InvalidCall
 from graphwright.ir import Attr, TensorType, parse_type
+from graphwright.report.tables.layout import headed, name_column, number_column, text_column
 from graphwright.report.tables.source import fit, source_of
 
 READING = "0:4 are elements 0 to 3 of a dim, : is all of it"
@@ -229,8 +230,8 @@ def _facts(report: OperatorReport) -> Table:
 def _fact_rows(report: OperatorReport) -> Iterator[tuple[str, str]]:
     names = report.trace.names
     inputs = [
-        f"{name}: {'absent' if t is None else t}"
-        for name, t in zip(names, report.types.inputs, strict=True)
+        f"{argument}: {'absent' if t is None else t}"
+        for argument, t in zip(names, report.types.inputs, strict=True)
     ]
     yield "call", ", ".join(inputs) or "no tensors"
     if report.attrs:
@@ -244,7 +245,7 @@ def _fact_rows(report: OperatorReport) -> Iterator[tuple[str, str]]:
         *(["element-wise"] if report.properties.elementwise else []),
         *(["a pure view"] if report.properties.view else []),
         *(["random"] if report.properties.random else []),
-        *(f"opaque: {name}" for name in report.properties.opaque),
+        *(f"opaque: {function}" for function in report.properties.opaque),
         *(
             f"linear in {' and '.join(names[a] for a in sorted(group))}"
             for group in report.properties.linear
@@ -255,17 +256,16 @@ def _fact_rows(report: OperatorReport) -> Iterator[tuple[str, str]]:
 
 
 def _split_table(report: OperatorReport) -> Table:
-    table = Table(
-        title=f"Splits, drawn for {report.num_parts} parts",
-        title_justify="left",
-        caption_justify="left",
+    table = headed(
+        f"Splits, drawn for {report.num_parts} parts",
+        name_column("index"),
+        "class",
+        number_column("extent"),
+        Column("joined by", no_wrap=True),
+        text_column("each part reads (other inputs whole)"),
     )
+    table.caption_justify = "left"
     padded = False
-    table.add_column("index", style="bold")
-    table.add_column("class")
-    table.add_column("extent", justify="right")
-    table.add_column("joined by", no_wrap=True)
-    table.add_column("each part reads (other inputs whole)", overflow="fold")
     for split in report.splits:
         parts = split.parts(min(report.num_parts, split.max_parts))
         extent = f"{split.extent}" + (f" by {split.quantum}" if split.quantum > 1 else "")

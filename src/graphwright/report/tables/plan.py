@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from graphwright.ir import format_bytes
 from graphwright.plans import Figures, Plan, figures_of, format_seconds
+from graphwright.report.tables.layout import facts
 
 
 def show(plan: Plan, console: Console, title: str) -> None:
     """Print what one plan takes."""
     f = figures_of(plan)
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    table.add_row("cluster", f"{plan.cluster.name}, {num_devices(plan)}")
-    table.add_row("one step takes", _beside(format_seconds(f.time), f.estimate_time))
-    estimate = None if f.estimate_memory is None else format_bytes(f.estimate_memory)
     have = format_bytes(min(d.memory for d in plan.cluster.devices))
     memory = f"{format_bytes(f.memory)} of {have} on the fullest device"
-    table.add_row("memory", memory + (f" (estimate {estimate})" if estimate else ""))
-    table.add_row("moved between devices", format_bytes(f.nbytes))
-    table.add_row("made up of", made_up(f))
-    table.add_row(
-        "found by", plan.algorithm if plan.seed is None else f"{plan.algorithm}, seed {plan.seed}"
-    )
-    table.add_row(
-        "strategies",
-        f"{len(set(plan.strategies.values()))} distinct, for {len(plan.strategies):,} operators",
-    )
-    console.print(table)
-
-
-def _beside(text: str, estimate: float | None) -> str:
-    return text if estimate is None else f"{text} (estimate {format_seconds(estimate)})"
+    time = format_seconds(f.time)
+    if f.estimate_time is not None:
+        time += f" (estimate {format_seconds(f.estimate_time)})"
+    if f.estimate_memory is not None:
+        memory += f" (estimate {format_bytes(f.estimate_memory)})"
+    distinct = len(set(plan.strategies.values()))
+    rows = {
+        "cluster": f"{plan.cluster.name}, {num_devices(plan)}",
+        "one step takes": time,
+        "memory": memory,
+        "moved between devices": format_bytes(f.nbytes),
+        "made up of": made_up(f),
+        "found by": plan.algorithm + ("" if plan.seed is None else f", seed {plan.seed}"),
+        "strategies": f"{distinct} distinct, for {len(plan.strategies):,} operators",
+    }
+    console.print(facts(title, rows.items()))
 
 
 def num_devices(plan: Plan) -> str:

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from graphwright.ir import format_bytes
 from graphwright.partition import Profile
 from graphwright.plans import format_seconds
+from graphwright.report.tables.layout import headed_plainly, number_column
 
 
 def show(profile: Profile, console: Console, title: str) -> None:
     """Print the least time for each number of devices, and how well more of them pay."""
     priced = any(row.cost is not None for row in profile)
-    table = Table(
-        title=f"{title}: the fastest plan that fits, on {profile.cluster.name}",
-        title_justify="left",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for name in (
-        "devices",
-        "time",
-        "speed-up",
-        "efficiency",
-        "memory",
-        *(["cost"] if priced else []),
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    title = f"{title}: the fastest plan that fits, on {profile.cluster.name}"
+    headings = ("devices", "time", "speed-up", "efficiency", "memory", *["cost"] * priced)
+    table = headed_plainly(*map(number_column, headings), "", title=title)
     first = next((row for row in profile if row.time is not None), None)
     fastest, cheapest = profile.fastest(), profile.cheapest()
     for row in profile:
@@ -39,17 +26,11 @@ def show(profile: Profile, console: Console, title: str) -> None:
             continue
         speed = first.time / row.time
         share = speed * first.num_devices / row.num_devices
-        cells += [
-            format_seconds(row.time),
-            f"{speed:.3g}",
-            f"{share:.0%}",
-            format_bytes(row.memory),
-        ]
+        cells += [format_seconds(row.time), f"{speed:.3g}", f"{share:.0%}"]
+        cells += [format_bytes(row.memory)]
         cells += ["" if row.cost is None else f"{row.cost:.3g}"] * priced
-        marks = [
-            word for word, best in (("fastest", fastest), ("cheapest", cheapest)) if row is best
-        ]
-        table.add_row(*cells, ", ".join(marks))
+        best = {"fastest": fastest, "cheapest": cheapest}
+        table.add_row(*cells, ", ".join(word for word, other in best.items() if row is other))
     console.print(table)
     if first is not None and first.num_devices > 1:
         console.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -9,6 +10,14 @@ from rich.table import Table
 
 from graphwright.ir import format_bytes
 from graphwright.plans import CATEGORIES, format_seconds
+from graphwright.report.tables.layout import (
+    facts,
+    headed,
+    headed_plainly,
+    name_column,
+    number_column,
+    text_column,
+)
 from graphwright.simulate import percentages, shares, words
 
 if TYPE_CHECKING:
@@ -19,50 +28,41 @@ ROWS = 8
 
 def show(timeline: Timeline, console: Console, title: str) -> None:
     """Print a timeline's figures."""
-    console.print(_figures(timeline, title))
+    console.print(facts(title, _figures(timeline)))
     console.print(_devices(timeline))
     console.print(_times(timeline))
     console.print(_path(timeline))
 
 
-def _figures(timeline: Timeline, title: str) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    table.add_row("one step takes", format_seconds(timeline.makespan))
+def _figures(timeline: Timeline) -> Iterator[tuple[str, str]]:
+    yield "one step takes", format_seconds(timeline.makespan)
     devices = "1 device" if timeline.num_devices == 1 else f"{timeline.num_devices} devices"
-    table.add_row("cluster", f"{timeline.cluster.name}, {devices}")
+    yield "cluster", f"{timeline.cluster.name}, {devices}"
     fullest = int(timeline.memory.peak.argmax())
     need = format_bytes(int(timeline.memory.peak[fullest]))
     have = format_bytes(timeline.cluster.devices[fullest].memory)
-    where = f"{timeline.tasks.resource_names[fullest]} needs {need} of its {have}"
-    table.add_row(
-        "memory", f"fits: {where}" if timeline.fits else f"[bold red]does not fit[/]: {where}"
-    )
+    fits = "fits" if timeline.fits else "[bold red]does not fit[/]"
+    yield "memory", f"{fits}: {timeline.tasks.resource_names[fullest]} needs {need} of its {have}"
     if timeline.price is not None:
-        table.add_row(
-            "price", f"{timeline.price:.3g} for a step, {1000 * timeline.price:.3g} for a thousand"
-        )
+        price = timeline.price
+        yield "price", f"{price:.3g} for a step, {1000 * price:.3g} for a thousand"
     if timeline.costs:
-        table.add_row("times of operators", timeline.costs)
+        yield "times of operators", timeline.costs
     if timeline.plan:
-        table.add_row("plan", timeline.plan)
-    table.add_row("tasks", f"{len(timeline.tasks):,}")
-    table.add_row("devices compute", f"{percentages(timeline.utilisation)} of the time")
+        yield "plan", timeline.plan
+    yield "tasks", f"{len(timeline.tasks):,}"
+    yield "devices compute", f"{percentages(timeline.utilisation)} of the time"
     if timeline.repeated >= 0.01:
-        table.add_row(
-            "done more than once",
-            f"{timeline.repeated:.0%} of the computing, on several devices alike",
-        )
-    table.add_row("moved between devices", format_bytes(timeline.moved_bytes))
+        share = f"{timeline.repeated:.0%}"
+        yield "done more than once", f"{share} of the computing, on several devices alike"
+    yield "moved between devices", format_bytes(timeline.moved_bytes)
     if timeline.link_bytes:
         link = int(timeline.busy[timeline.num_devices :].argmax()) + timeline.num_devices
         name = timeline.tasks.resource_names[link]
-        share = timeline.busy[link] / (timeline.makespan or 1.0)
+        busy = timeline.busy[link] / (timeline.makespan or 1.0)
         carried = format_bytes(timeline.link_bytes.get(name, 0))
-        table.add_row("busiest link", f"{name}: {carried}, {share:.0%} of the time")
-    table.add_row("critical path", shares(timeline.critical_time, timeline.makespan))
-    return table
+        yield "busiest link", f"{name}: {carried}, {busy:.0%} of the time"
+    yield "critical path", shares(timeline.critical_time, timeline.makespan)
 
 
 def _devices(timeline: Timeline) -> Table:
@@ -76,10 +76,9 @@ def _devices(timeline: Timeline) -> Table:
     title = "What every device does and holds at its peak"
     if len(rows) > ROWS:
         title = f"The {ROWS} fullest of {len(rows)} kinds of {timeline.num_devices} devices"
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("device", style="bold", no_wrap=True)
-    for name in ("busy", "waits", "peak", "full", *(_SHORT[CATEGORIES[k]] for k in held)):
-        table.add_column(name, justify="right", no_wrap=True)
+    headings = ("busy", "waits", "peak", "full", *(_SHORT[CATEGORIES[k]] for k in held))
+    columns = (name_column("device", no_wrap=True), *map(number_column, headings))
+    table = headed_plainly(*columns, title=title)
     for row, devices in fullest[:ROWS]:
         table.add_row(_device_names(timeline, devices), *row)
     return table
@@ -117,30 +116,26 @@ def _device_names(timeline: Timeline, devices: list[int]) -> str:
 
 def _times(timeline: Timeline) -> Table:
     """Where the devices' time goes, by phase and by operator; and transfers, which may overlap."""
-    table = Table(title="Where the time goes, summed over the devices", title_justify="left")
-    table.add_column("what", style="bold", overflow="fold")
-    table.add_column("time", justify="right")
-    table.add_column("of computing", justify="right")
+    title = "Where the time goes, summed over the devices"
+    table = headed(title, name_column("what"), number_column("time"), number_column("of computing"))
     total = sum(timeline.phase_time.values()) or 1.0
     operators = list(timeline.operator_time.items())[:ROWS]
-    for name, seconds in (*timeline.phase_time.items(), *operators):
+    for what, seconds in (*timeline.phase_time.items(), *operators):
         if seconds:
-            table.add_row(name, format_seconds(seconds), f"{seconds / total:.1%}")
-    for name, seconds in timeline.transfer_time.items():
-        table.add_row(f"transfers: {words(name)}", format_seconds(seconds), "")
+            table.add_row(what, format_seconds(seconds), f"{seconds / total:.1%}")
+    for kind, seconds in timeline.transfer_time.items():
+        table.add_row(f"transfers: {words(kind)}", format_seconds(seconds), "")
     return table
+
+
+_STARTED = {"needs": "its input was there", "queued": "its turn came", None: "the step began"}
 
 
 def _path(timeline: Timeline) -> Table:
     path = timeline.critical_path
-    table = Table(
-        title=f"The longest of {len(path):,} steps of the critical path", title_justify="left"
-    )
-    for name in ("step", "kind", "on"):
-        table.add_column(name, overflow="fold")
-    table.add_column("at", justify="right")
-    table.add_column("takes", justify="right")
-    table.add_column("started when")
+    title = f"The longest of {len(path):,} steps of the critical path"
+    texts, numbers = map(text_column, ("step", "kind", "on")), map(number_column, ("at", "takes"))
+    table = headed(title, *texts, *numbers, "started when")
     for step in sorted(path, key=lambda step: -step.duration)[:ROWS]:
         table.add_row(
             step.name,
@@ -148,8 +143,6 @@ def _path(timeline: Timeline) -> Table:
             step.resource,
             format_seconds(step.start),
             format_seconds(step.duration),
-            {"needs": "its input was there", "queued": "its turn came", None: "the step began"}[
-                step.waited
-            ],
+            _STARTED[step.waited],
         )
     return table
