@@ -1,6 +1,7 @@
-"""A node's attributes: plain data only, sorted by name, and compared by their spelling rather than by `==`.
+"""A node's attributes: plain data, sorted by name, compared by their spelling and not by `==`.
 
-Python says `nan != nan`, `0.0 == -0.0` and `1 == 1.0 == True`; for an operator's attributes each of those would be wrong.
+Python says `nan != nan`, `0.0 == -0.0` and `1 == 1.0 == True`; for an operator's attributes each
+of these would be wrong.
 """
 
 from __future__ import annotations

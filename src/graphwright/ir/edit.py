@@ -107,7 +107,7 @@ class Edit:
         return name
 
     def replace(self, old: str, new: str) -> None:
-        """Let a tensor stand for one of the old graph, for all nodes that are written from now on."""
+        """Let a tensor stand for one of the old graph, for all nodes that are written later."""
         self.replaced[old] = new
         maker = self._producers.get(new)
         self._places[old] = len(self.nodes) - 1 if maker is None else self._places[maker.name]
@@ -262,7 +262,7 @@ class Edit:
         )
 
     def _settled(self, tensor: Tensor, final: Mapping[str, str]) -> Tensor:
-        """A tensor of one that is there and has its shape, by the final name; else an activation."""
+        """A tensor `of` one that is there with its shape, by its final name; else an activation."""
         if tensor.of is None:
             return tensor
         of = self.current(tensor.of)

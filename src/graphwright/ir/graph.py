@@ -40,7 +40,7 @@ class PassRecord:
 
 
 UNMERGED = (PassRecord("unmerge"),)
-"""What `gw.capture` applies unless told otherwise, and what files that name no passes were made by."""
+"""What `gw.capture` applies by default, and what made the graphs of files that name no passes."""
 
 
 def _no_updates() -> Mapping[str, str]:

@@ -1,10 +1,11 @@
 """Tables of measured times that a preset ships: a JSON file beside its TOML, asked after the store.
 
     presets/dgx-h200.toml                the machine's figures
-    presets/dgx-h200.measured.json       what operators and collectives take on it, if anybody measured
+    presets/dgx-h200.measured.json       what operators and collectives take on it, if measured
 
     {"format": "graphwright.measured", "version": 1,
-     "source": "graphwright calibrate on 2026-11-20, driver 570", "measured_with": "2.11.0, method 5",
+     "source": "graphwright calibrate on 2026-11-20, driver 570",
+     "measured_with": "2.11.0, method 5",
      "compute": {"NVIDIA H200": [["aten.mm", "", "float32[8, 8], ... -> ...", 1.2e-5, 1e-7, 30]]},
      "collective": [["all_reduce", "1x8, 1 contenders", 20, 4.1e-5, 1e-6, 30]]}
 
@@ -129,7 +130,7 @@ def _rows_to_json(rows: Mapping[Any, Measurement]) -> str:
 
 
 def table_from_json(text: str, place: str) -> MeasuredTable:
-    """Read a table; what is not one is refused with the field or the row, at what messages call it."""
+    """Read a table; anything else is refused, with the field or row. Messages call it `place`."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

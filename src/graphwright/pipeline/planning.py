@@ -1,4 +1,4 @@
-"""Which plan to train under: a given one, or one by name, made for the processes of this machine."""
+"""Which plan to train under: a given one, or one by name, made for this machine's processes."""
 
 from __future__ import annotations
 

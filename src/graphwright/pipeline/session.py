@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A run that can begin: all was checked. Without a plan, this process is a rank of torchrun's."""
+    """A run that was checked and can begin; without a plan, this process is one of torchrun's."""
 
     make: Make
     graph: Graph
@@ -103,7 +103,7 @@ class Session:
         return self._outcome(plan, train(self._training(plan, self.resume, None)), (), is_first)
 
     def _plan_again(self, attempt: Attempt) -> Plan:
-        """For the workers that are left: of the same name, or the fastest where a plan was given."""
+        """For the remaining workers: a plan of the same name, or the fastest if one was given."""
         name = self.options.plan if isinstance(self.options.plan, str) else "fastest"
         try:
             return plan_for(self.graph, attempt.num_workers, self.options, name)

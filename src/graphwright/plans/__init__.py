@@ -1,4 +1,7 @@
-"""The data between the stages: meshes, shardings, strategies, plans, frontiers and task graphs. No behaviour beyond their own consistency."""
+"""The data between the stages: meshes, shardings, strategies, plans, frontiers, task graphs.
+
+No behaviour beyond their own consistency.
+"""
 
 from graphwright.plans import transfers
 from graphwright.plans.figures import Figures, format_seconds, time_unit

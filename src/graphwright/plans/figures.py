@@ -1,4 +1,4 @@
-"""What was predicted for a plan: time, memory and bytes moved, by simulation and by the estimate that the search went by.
+"""What was predicted for a plan: time, memory and bytes moved, simulated and estimated.
 
     time      ###############                 simulated: overlap, queues and lifetimes are known
     estimate  #############                   additive: each operator and each movement by itself
@@ -23,8 +23,9 @@ from graphwright.plans.taskgraph import CATEGORIES
 class Figures:
     """Seconds and bytes of one step under a plan.
 
-    `memory` is the peak of the fullest device and `breakdown` what it is held for, by category; `nbytes` is what moves between devices.
-    `compute_time` is that of the busiest device, `communication_time` that of the busiest link; both are parts of `time`, and overlap.
+    `memory` is the peak of the fullest device and `breakdown` what it is held for, by category;
+    `nbytes` is what moves between devices. `compute_time` is that of the busiest device,
+    `communication_time` that of the busiest link; both are parts of `time`, and overlap.
     """
 
     time: float
@@ -61,7 +62,8 @@ class Figures:
         return mine != its and mine[0] <= its[0] and mine[1] <= its[1]
 
     def __str__(self) -> str:
-        return f"{format_seconds(self.time)}, {format_bytes(self.memory)}, {format_bytes(self.nbytes)} moved"
+        time, memory = format_seconds(self.time), format_bytes(self.memory)
+        return f"{time}, {memory}, {format_bytes(self.nbytes)} moved"
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data."""
@@ -71,7 +73,7 @@ class Figures:
 
     @staticmethod
     def from_json(document: object) -> Figures:
-        """The figures that `to_json` wrote; what is not that is refused with the field that is wrong."""
+        """The figures that `to_json` wrote; anything else is refused with the field at fault."""
         if not isinstance(document, dict):
             raise PlanFormatError(f"figures has to be a table, not {document!r}")
         known = {f.name for f in fields(Figures)}

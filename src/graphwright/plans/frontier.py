@@ -1,4 +1,4 @@
-"""The trade-off between time and memory: plans of one graph on one cluster, none of them both slower and larger than another.
+"""The trade-off between time and memory: plans of one graph, none both slower and larger.
 
     time
       |x                       x   a plan; more memory, less time
@@ -8,9 +8,11 @@
       |            x      x
       +------------------------ memory
 
-The turning point is where further memory stops paying: the plan that lies farthest below the straight line between the two ends, with
-both axes logarithmic and scaled to [0, 1]. On these axes a slope is how many per cent of time one per cent of memory buys, so the point does not
-depend on units, nor on how extreme the slow end is: before it memory buys more than on average, behind it less.
+The turning point is where further memory stops paying: the plan that lies farthest below the
+straight line between the two ends, with both axes logarithmic and scaled to [0, 1]. On these axes a
+slope is how many per cent of time one per cent of memory buys, so the point depends neither on
+units nor on how extreme the slow end is: before it memory buys more than on average, behind it
+less.
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Plans from the smallest and slowest to the largest and fastest, each with its figures; made by `make_frontier`.
+    """Plans from the smallest and slowest to the largest and fastest, each with its figures.
 
-    `others` are plans to compare with, by name, such as data parallelism; `notes` say what was left out or assumed.
+    `make_frontier` makes one. `others` are plans to compare with, by name, such as data
+    parallelism; `notes` say what was left out or assumed.
     """
 
     plans: tuple[Plan, ...]
@@ -74,7 +77,8 @@ class Frontier:
         for a, b in pairwise(ordered):
             if not (a.memory < b.memory and a.time > b.time):
                 raise PlanMismatch(
-                    f"a frontier goes from small and slow to large and fast, but {b} follows {a}; use make_frontier"
+                    f"a frontier goes from small and slow to large and fast, but {b} follows {a}; "
+                    "use make_frontier"
                 )
 
     def __len__(self) -> int:
@@ -91,7 +95,7 @@ class Frontier:
         return self.plans[at]
 
     def fastest(self, memory: int | str | None = None) -> Plan:
-        """The fastest plan, or the fastest that needs at most so much memory on every device: bytes, or "14.5GB".
+        """The fastest plan, or the fastest within a memory limit on every device: 10**9, "14.5GB".
 
         Raises `DoesNotFit` where even the smallest needs more.
         """
@@ -108,16 +112,16 @@ class Frontier:
         return self.plans[0]
 
     def turning_point(self) -> Plan:
-        """The plan behind which further memory stops paying; the fastest, where there is no such bend."""
-        found, farthest = len(self.plans) - 1, 0.0
+        """The plan behind which further memory stops paying; the fastest if there is no bend."""
+        turning, farthest = len(self.plans) - 1, 0.0
         if len(self.plans) > 2:
             memory = _scaled([log(max(figures_of(p).memory, 1)) for p in self.plans])
             time = _scaled([log(max(figures_of(p).time, 1e-12)) for p in self.plans])
             for at, (x, y) in enumerate(zip(memory, time, strict=True)):
                 below = 1 - x - y  # the line between the ends goes from (0, 1) to (1, 0)
                 if below > farthest + 1e-9:
-                    found, farthest = at, below
-        return self.plans[found]
+                    turning, farthest = at, below
+        return self.plans[turning]
 
     def save(self, path: str | Path) -> None:
         """Write the frontier as JSON: all of it, or nothing; packed where the name ends in .gz."""
@@ -163,7 +167,7 @@ class Frontier:
 def make_frontier(
     plans: Iterable[Plan], *, others: Mapping[str, Plan] | None = None, notes: Sequence[str] = ()
 ) -> Frontier:
-    """The frontier of plans that have figures: those that no other dominates in time and memory, the first of equal ones."""
+    """The frontier of plans with figures: those that no other dominates, the first of equals."""
     given = list(plans)
     for plan in given:
         _check_alike(plan, given[0])
@@ -178,7 +182,8 @@ def figures_of(plan: Plan) -> Figures:
     """The figures of a plan that has to have some."""
     if plan.figures is None:
         raise PlanMismatch(
-            f"{plan!r} has no figures, so it cannot be compared; simulate it, and keep them: replace(plan, figures=...)"
+            f"{plan!r} has no figures, so it cannot be compared; simulate it, and keep them: "
+            "replace(plan, figures=...)"
         )
     return plan.figures
 
@@ -197,15 +202,20 @@ def parse_limit(memory: object) -> int:
 
 
 def does_not_fit(limit: int, smallest: Plan, largest: Sequence[tuple[str, int]] = ()) -> DoesNotFit:
-    """The error that no plan keeps to a limit: what the smallest needs, what for, and which tensors (with their bytes) are the largest."""
+    """The error that no plan keeps to a limit: what the smallest one needs, and what for.
+
+    `largest` are the largest tensors with their bytes.
+    """
     figures = figures_of(smallest)
     held = sorted(figures.breakdown.items(), key=lambda item: -item[1])
     parts = ", ".join(f"{name.replace('_', ' ')} {format_bytes(n)}" for name, n in held if n)
     named = ", ".join(f"{name} {format_bytes(n)}" for name, n in largest)
     return DoesNotFit(
-        f"no plan needs at most {format_bytes(limit)} on every device of {smallest.cluster.name}; the smallest needs "
+        f"no plan needs at most {format_bytes(limit)} on every device of {smallest.cluster.name}; "
+        f"the smallest needs "
         f"{format_bytes(figures.memory)}{f' ({parts})' if parts else ''}"
-        f"{f'; the largest tensors are {named}' if named else ''}. Use more devices, a smaller batch or a smaller model",
+        f"{f'; the largest tensors are {named}' if named else ''}. Use more devices, a smaller "
+        "batch or a smaller model",
         limit=limit,
         needed=figures.memory,
         largest=tuple(name for name, _ in largest),
@@ -219,11 +229,13 @@ def _check_alike(plan: object, first: Plan) -> None:
     figures_of(plan)
     if plan.graph_hash != first.graph_hash:
         raise PlanMismatch(
-            f"a frontier is of one graph, but there are plans for {first.graph_hash[:12]} and {plan.graph_hash[:12]}"
+            f"a frontier is of one graph, but there are plans for {first.graph_hash[:12]} and "
+            f"{plan.graph_hash[:12]}"
         )
     if plan.cluster != first.cluster:
         raise PlanMismatch(
-            f"a frontier is on one cluster, but there are plans for {first.cluster.name} and {plan.cluster.name}"
+            f"a frontier is on one cluster, but there are plans for {first.cluster.name} and "
+            f"{plan.cluster.name}"
         )
 
 
@@ -233,20 +245,20 @@ def _scaled(values: list[float]) -> list[float]:
 
 
 def _some(plans: tuple[Plan, ...], turning: Plan) -> list[Plan | None]:
-    """The plans to show: all, or both ends, the turning point and some between; None where some are left out."""
+    """The plans to show: all, or both ends, the turning point and some between; None for gaps."""
     if len(plans) <= _SHOWN:
         return list(plans)
     last = len(plans) - 1
     chosen = {round(at * last / (_SHOWN - 1)) for at in range(_SHOWN)}
     chosen |= {at for at, plan in enumerate(plans) if plan is turning}
-    found: list[Plan | None] = []
+    shown: list[Plan | None] = []
     before = -1
     for at in sorted(chosen):
         if at > before + 1:
-            found.append(None)
-        found.append(plans[at])
+            shown.append(None)
+        shown.append(plans[at])
         before = at
-    return found
+    return shown
 
 
 def _row(plan: Plan) -> str:
@@ -261,7 +273,8 @@ def _from_json(document: Any) -> Frontier:
         raise PlanFormatError(f"not a frontier: the field format has to be {FORMAT!r}")
     if document.get("version") != FRONTIER_VERSION:
         raise PlanFormatError(
-            f"version {document.get('version')!r}; this Graphwright reads version {FRONTIER_VERSION}: plan again"
+            f"version {document.get('version')!r}; this Graphwright reads version "
+            f"{FRONTIER_VERSION}: plan again"
         )
     refuse_unknown(document, _FIELDS)
     cluster, graph_hash = read_cluster(document), read_field(document, "graph", str)

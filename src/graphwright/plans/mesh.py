@@ -28,7 +28,8 @@ class Mesh:
             shape = tuple(map(index, self.shape))
         except TypeError:
             raise InvalidStrategy(
-                f"Mesh({self.devices!r}, {self.shape!r}): give device numbers, and the size of every axis"
+                f"Mesh({self.devices!r}, {self.shape!r}): give device numbers, and the size of "
+                "every axis"
             ) from None
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "shape", shape)
@@ -36,7 +37,8 @@ class Mesh:
             raise InvalidStrategy(f"a mesh of shape {self.shape} has an axis without devices")
         if prod(self.shape) != len(self.devices):
             raise InvalidStrategy(
-                f"a mesh of shape {self.shape} holds {prod(self.shape)} devices, not {len(self.devices)}"
+                f"a mesh of shape {self.shape} holds {prod(self.shape)} devices, not "
+                f"{len(self.devices)}"
             )
         if len(set(self.devices)) != len(self.devices):
             raise InvalidStrategy(f"a device stands twice in {self.devices}")
@@ -65,7 +67,7 @@ def device_array(mesh: Mesh) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=65536)
 def part_numbers(mesh: Mesh, axes: tuple[int, ...]) -> NDArray[np.int64]:
-    """Which part each device has, in the order of the mesh, where something is cut along `axes`, the first outermost."""
+    """The part of each device where something is cut along `axes`, the first outermost."""
     coordinates = np.indices(mesh.shape).reshape(len(mesh.shape), len(mesh))
     number = np.zeros(len(mesh), dtype=np.int64)
     for axis in axes:

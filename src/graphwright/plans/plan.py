@@ -8,9 +8,10 @@
      "algorithm": "data", "seed": 0, "made_by": "0.1.0",
      "figures": {"time": 0.0125, "memory": 14500000000, ...}}
 
-The cluster is there as its TOML text. Nodes with equal strategies share an entry. Reading checks every field; nothing in a file is executed.
-Version 1 had neither "keep" nor "figures". "passes" are those that made the graph from the captured one, {"name": ..., "options": ...} each; left out where
-that is "unmerge" alone, as it was before there was the field.
+The cluster is there as its TOML text. Nodes with equal strategies share an entry. Reading checks
+every field; nothing in a file is executed. Version 1 had neither "keep" nor "figures". "passes" are
+those that made the graph from the captured one, {"name": ..., "options": ...} each; they are left
+out if that is "unmerge" alone, as it was before there was the field.
 """
 
 from __future__ import annotations
@@ -62,9 +63,11 @@ _BODY_SINCE_2 = ("keep", "figures", "passes")
 class Plan:
     """A strategy for every node, by the node's name; a node without one is replicated everywhere.
 
-    `inputs` says where graph inputs live between steps; one that is not named lives as its first reader needs it.
-    `keep` says which copy of a tensor that the forward pass moves is kept for the rest of the step (TensorOpt section 4, tensor reuse): the
-    one "before" it was moved, or the one "after"; the other is moved again when it is needed. Both are kept of one that is not named.
+    `inputs` says where graph inputs live between steps; one that is not named lives as its first
+    reader needs it. `keep` says which copy of a tensor that the forward pass moves is kept for the
+    rest of the step (TensorOpt section 4, tensor reuse): the one "before" it was moved, or the one
+    "after"; the other is moved again when it is needed. Of a tensor that is not named both are
+    kept.
     `figures` is what was predicted. `passes` made the graph from the captured one.
     """
 
@@ -87,8 +90,8 @@ class Plan:
 
     def strategy(self, name: str) -> Strategy:
         """The strategy of a node."""
-        found = self.strategies.get(name)
-        return _replicate(self.cluster) if found is None else found
+        strategy = self.strategies.get(name)
+        return _replicate(self.cluster) if strategy is None else strategy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Sent to another process as its JSON: hashes of text differ from process to process."""
@@ -97,7 +100,8 @@ class Plan:
     def __repr__(self) -> str:
         predicted = "" if self.figures is None else f": {self.figures}"
         return (
-            f"Plan({self.algorithm}, {len(self.strategies):,} strategies, {len(set(self.strategies.values()))} distinct, "
+            f"Plan({self.algorithm}, {len(self.strategies):,} strategies, "
+            f"{len(set(self.strategies.values()))} distinct, "
             f"on {self.cluster.num_devices} devices of {self.cluster.name}{predicted})"
         )
 
@@ -148,10 +152,14 @@ def make_plan(
 
 
 def check_plan(plan: Plan, graph: Graph) -> None:
-    """Refuse a plan that does not fit the graph or its cluster; whether the splits exist is seen when it is expanded."""
+    """Refuse a plan that does not fit the graph or its cluster.
+
+    Whether the splits exist is seen when it is expanded.
+    """
     if plan.graph_hash != graph.hash:
         raise PlanMismatch(
-            f"the plan was made for graph {plan.graph_hash[:12]}, this one is {graph.hash[:12]}; plan again"
+            f"the plan was made for graph {plan.graph_hash[:12]}, this one is {graph.hash[:12]}; "
+            "plan again"
         )
     cluster = plan.cluster
     names = {node.name for node in graph.nodes}
@@ -159,14 +167,16 @@ def check_plan(plan: Plan, graph: Graph) -> None:
     for name, strategy in plan.strategies.items():
         if name not in names:
             raise PlanMismatch(
-                f"the plan has a strategy for {name!r}, which the graph does not have{_near(name, names)}"
+                f"the plan has a strategy for {name!r}, which the graph does not have"
+                f"{_near(name, names)}"
             )
         if not isinstance(strategy, Strategy):
             raise InvalidStrategy(f"{name}: {strategy!r} is no strategy")
         check_strategy(strategy, cluster, name)
         if strategy.mesh is None and len(strategy.choices) != len(axes):
             raise InvalidStrategy(
-                f"{name}: {len(strategy.choices)} choices ({strategy}), but {cluster.name} has {len(axes)} axes: {axes}"
+                f"{name}: {len(strategy.choices)} choices ({strategy}), but {cluster.name} has "
+                f"{len(axes)} axes: {axes}"
             )
     for name, sharding in plan.inputs.items():
         if not isinstance(sharding, Sharding):
@@ -187,7 +197,8 @@ def check_keep(name: str, kept: object, graph: Graph) -> None:
     """Refuse to keep what the graph does not have, or to drop an input."""
     if name not in graph.tensors:
         raise PlanMismatch(
-            f"the plan keeps {name!r}, which the graph does not have{_near(name, set(graph.tensors), 'tensors')}"
+            f"the plan keeps {name!r}, which the graph does not have"
+            f"{_near(name, set(graph.tensors), 'tensors')}"
         )
     if kept not in KEPT:
         raise InvalidStrategy(
@@ -195,14 +206,15 @@ def check_keep(name: str, kept: object, graph: Graph) -> None:
         )
     if kept == "after" and name in graph.inputs:
         raise InvalidStrategy(
-            f"keep of {name}: it lives between steps, so what it is before it is moved is always kept; 'before' drops the moved copies"
+            f"keep of {name}: it lives between steps, so what it is before it is moved is always "
+            "kept; 'before' drops the moved copies"
         )
 
 
 def _near(name: str, names: set[str], what: str = "nodes") -> str:
     """Which names might have been meant; a node has the name of its first output."""
-    found = get_close_matches(str(name), names, n=3, cutoff=0.3) or sorted(names)[:3]
-    return f"; its {what} are called {', '.join(map(repr, found))}, ..."
+    near = get_close_matches(str(name), names, n=3, cutoff=0.3) or sorted(names)[:3]
+    return f"; its {what} are called {', '.join(map(repr, near))}, ..."
 
 
 def check_strategy(strategy: Strategy, cluster: Cluster, what: str) -> None:
@@ -215,7 +227,8 @@ def _check_devices(mesh: Mesh, cluster: Cluster, what: str) -> None:
     for device in mesh.devices:
         if not 0 <= device < cluster.num_devices:
             raise UnknownDevice(
-                f"{what} is placed on device {device}, but {cluster.name} has {cluster.num_devices}: "
+                f"{what} is placed on device {device}, but {cluster.name} has "
+                f"{cluster.num_devices}: "
                 f"0 to {cluster.num_devices - 1}"
             )
 
@@ -224,7 +237,7 @@ def _replicate(cluster: Cluster) -> Strategy:
     return Strategy((Replicate(),) * len(cluster.axes))
 
 
-# -- JSON ---------------------------------------------------------------------------------------------
+# -- JSON -----------------------------------------------------------------------------------------
 
 
 def write_json(path: str | Path, document: Mapping[str, Any]) -> None:

@@ -76,8 +76,9 @@ class Call:
     """An operator on this rank's part.
 
     `number`, `shape` and `box` are those of the node and its first output, for what it draws if
-    it `is_random`. `alike` are the operands with the type of the first output, `free` those of them whose
-    memory nobody reads any more; `by_element`: an output may be written over any of these.
+    it `is_random`. `alike` are the operands with the type of the first output, `free` those of
+    them whose memory nobody reads any more; `by_element`: an output may be written over any of
+    these.
     """
 
     node: str

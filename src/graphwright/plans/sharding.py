@@ -1,12 +1,15 @@
-"""Where the pieces of a tensor are: for every axis of a mesh, split along a dim, replicated, or partial.
+"""Where the pieces of a tensor are: on every axis of a mesh split, replicated, or partial.
 
-    float32[8, 6] on a mesh of (2, 3):   (Split(0), Split(1))      tiles of [4, 2]
-                                         (Split(0), Replicated())  tiles of [4, 6], three times each
-                                         (Split(0), Split(0))      six ways along dim 0, the first axis outermost
-                                         (Partial("sum"), ...)     full-size terms, still to be added up
+    float32[8, 6] on a mesh of (2, 3):
 
-A dim of size s that is cut n ways has its cuts at s*p // n, so uneven sizes are fine. An operator may need other pieces
-than that (a halo, or cuts at multiples of a group's size): then `pieces` lists them for the dim.
+    (Split(0), Split(1))      tiles of [4, 2]
+    (Split(0), Replicated())  tiles of [4, 6], three times each
+    (Split(0), Split(0))      six ways along dim 0, the first axis outermost
+    (Partial("sum"), ...)     full-size terms, still to be added up
+
+A dim of size s that is cut n ways has its cuts at s*p // n, so uneven sizes are fine. An operator
+may need other pieces than that (a halo, or cuts at multiples of a group's size): then `pieces`
+lists them for the dim.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ Pieces = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """A placement for every axis of a mesh; `pieces` are (start, stop) of every part of the dims that are not cut evenly."""
+    """A placement for every axis of a mesh; `pieces` are the parts of dims not cut evenly."""
 
     mesh: Mesh
     placements: tuple[Placement, ...]
@@ -76,7 +79,8 @@ class Sharding:
             placements = (None,)  # type: ignore[assignment]
         if not all(isinstance(p, Split | Replicated | Partial) for p in placements):
             raise InvalidStrategy(
-                f"{self.placements!r} are no placements; give one for every axis: 'S0', 'R' or 'P(sum)'"
+                f"{self.placements!r} are no placements; give one for every axis: 'S0', 'R' or "
+                "'P(sum)'"
             )
         object.__setattr__(self, "placements", placements)
         axes: dict[int, tuple[int, ...]] = {}
@@ -86,7 +90,8 @@ class Sharding:
         object.__setattr__(self, "_axes", axes)
         if len(self.placements) != len(self.mesh.shape):
             raise InvalidStrategy(
-                f"{len(self.placements)} placements for a mesh of {len(self.mesh.shape)} axes {self.mesh.shape}"
+                f"{len(self.placements)} placements for a mesh of {len(self.mesh.shape)} axes "
+                f"{self.mesh.shape}"
             )
         for dim, pieces in self.pieces:
             if len(pieces) != self.ways(dim):
@@ -134,7 +139,7 @@ def even_pieces(size: int, ways: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=65536)
 def boxes(sharding: Sharding, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """What every device holds: start and stop of each dim, [device in the order of the mesh, dim, 2]."""
+    """The start and stop of each dim that every device holds: [device of the mesh, dim, 2]."""
     made = np.zeros((len(sharding.mesh), len(shape), 2), dtype=np.int64)
     given = dict(sharding.pieces)
     for dim, size in enumerate(shape):
@@ -153,7 +158,7 @@ def boxes(sharding: Sharding, shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def as_box(bounds: NDArray[np.int64]) -> Box:
-    """(start, stop) of each dim in plain numbers, from an array of them such as a row of `boxes`."""
+    """(start, stop) of each dim in plain numbers, from an array such as a row of `boxes`."""
     return tuple((start, stop) for start, stop in bounds.tolist())
 
 

@@ -1,9 +1,11 @@
-"""How one operator is spread over devices: for every axis of a mesh, an index to split, replication, or passing terms on.
+"""How one operator is spread over devices: on every axis split, replicated, or terms passed on.
 
 aten.mm, out[i, j] = sum over k, on 2 x 2 devices:
 
-i j      a quarter of the output each            - -      the same on all four
-i k      half of the rows each, and of the sum   +0 -     the first argument is partial, and so is the output
+i j      a quarter of the output each
+i k      half of the rows each, and of the sum
+- -      the same on all four
++0 -     the first argument is partial, and so is the output
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Compute on terms: `arguments` are partial sums along the axis, and so is the result, as the operator is linear in them."""
+    """Compute on terms: `arguments` are partial sums along the axis, and so is the result.
+
+    The operator is linear in these arguments.
+    """
 
     arguments: tuple[int, ...]
 
@@ -47,7 +52,7 @@ Choice = Along | Replicate | Keep
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A choice for every axis of a mesh; the mesh is the whole cluster's unless given (FlexFlow's operator dimension).
+    """A choice for every axis of a mesh: the whole cluster's, or one of some of its devices.
 
     Choices may be given as words: ``Strategy(("i", "-"))``.
     """
@@ -70,7 +75,8 @@ class Strategy:
         object.__setattr__(self, "choices", choices)
         if self.mesh is not None and len(self.choices) != len(self.mesh.shape):
             raise InvalidStrategy(
-                f"{len(self.choices)} choices for a mesh of {len(self.mesh.shape)} axes {self.mesh.shape}"
+                f"{len(self.choices)} choices for a mesh of {len(self.mesh.shape)} axes "
+                f"{self.mesh.shape}"
             )
         object.__setattr__(self, "_hash", hash((self.choices, self.mesh)))
 

@@ -1,10 +1,11 @@
-"""A task graph: what every device computes and every link carries, and what waits for what (FlexFlow section 3.4.1).
+"""What every device computes and every link carries, in which order (FlexFlow section 3.4.1).
 
     compute tasks      one per operator and device, on the device
     transfers          one per message or collective, on every link that it occupies
     edges              ordering alone: a task starts after all of its predecessors
 
-Tasks are numbered in the order of their keys, which is topological. All is arrays, as graphs of ten million tasks are ordinary.
+Tasks are numbered in the order of their keys, which is topological. All is arrays, as graphs of ten
+million tasks are ordinary.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ Ints = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Values:
-    """The pieces of memory on the devices: a value exists from its earliest birth to the end of its last birth or use.
+    """The pieces of memory on the devices.
 
-    `persistent` values exist from the beginning to the end; a use by a task numbered one beyond the last is the end of the step, a birth by it
-    the beginning.
-    Task `over_task[i]` makes something that fits into the memory of value `over_value[i]`, which it reads element by element: if nobody uses that value later,
-    it ends where the task starts.
+    A value exists from its earliest birth to the end of its last birth or use, a `persistent` one
+    from the beginning to the end. A use by a task numbered one beyond the last is the end of the
+    step, a birth by it the beginning. Task `over_task[i]` makes something that fits into the memory
+    of value `over_value[i]`, which it reads element by element: if nobody uses that value later, it
+    ends where the task starts.
     """
 
     nbytes: NDArray[np.int64]
@@ -55,8 +57,9 @@ class Values:
 class TaskGraph:
     """Tasks, what they occupy, and their order.
 
-    `duration` is in picoseconds, so that sums are exact. `node` is the position of a compute task's node in the graph, or
-    the number of a transfer's label. `load` is the bytes on each occupied resource, `nbytes` those that leave a device.
+    `duration` is in picoseconds, so that sums are exact. `node` is the position of a compute task's
+    node in the graph, or the number of a transfer's label. `load` is the bytes on each occupied
+    resource, `nbytes` those that leave a device.
     """
 
     duration: NDArray[np.int64]
@@ -90,6 +93,6 @@ class TaskGraph:
     def __repr__(self) -> str:
         transfers = int(np.count_nonzero(self.kind))
         return (
-            f"TaskGraph({len(self) - transfers:,} compute tasks on {self.num_devices} devices, {transfers:,} transfers, "
-            f"{self.num_edges:,} edges)"
+            f"TaskGraph({len(self) - transfers:,} compute tasks on {self.num_devices} devices, "
+            f"{transfers:,} transfers, {self.num_edges:,} edges)"
         )

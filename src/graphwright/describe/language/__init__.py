@@ -1,4 +1,4 @@
-"""The language of descriptions: its words, expressions and scalar functions; tracing and the registry."""
+"""The language of descriptions: its words, expressions and functions; tracing, the registry."""
 
 from graphwright.describe.language.expression import (
     Access,

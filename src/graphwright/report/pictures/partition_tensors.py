@@ -57,7 +57,7 @@ class Run:
 
 
 def find_runs(graph: Graph, plan: Plan) -> tuple[Run, ...]:
-    """All runs of a graph under a plan, in the order in which the forward pass reads the weights."""
+    """All runs of a graph under a plan, in the order in which the forward pass reads weights."""
     graph = graph_of_plan(graph, plan)
     expansion = Expansion(GraphFacts(graph), plan, CostModel())
     runs: list[Run] = []

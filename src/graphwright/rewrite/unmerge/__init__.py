@@ -1,3 +1,3 @@
-"""Keep apart the dims that PyTorch merges to call its kernels, so that each of them can be split."""
+"""Keep apart the dims that PyTorch merges to call its kernels, so that each can be split."""
 
 from graphwright.rewrite.unmerge.unmerge import Unmerge

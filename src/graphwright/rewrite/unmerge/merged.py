@@ -265,7 +265,7 @@ class Unmerging:
         self.edit.keep(node, op="aten.view", inputs=(self.root(fine),), attrs={"size": shape})
 
     def refine(self, node: Node, fine: str, sizes: Sizes) -> None:
-        """Write a view that merges as one of `fine`, or of a view of it with the dims in `sizes`."""
+        """Write a view that merges as one of `fine`, or of a view of it in the dims of `sizes`."""
         num_nodes = len(self.edit.nodes)
         shape = flat(sizes)
         finer = self.view(fine, shape, node, node) if shape != self.shape(fine) else fine

@@ -5,7 +5,7 @@ mm, mv                       matmul [.., k] x [k, j]                where the ro
 mm of a transposed matrix    tensordot over all leading dims        where a sum is over merged dims
 bmm                          matmul [.., i, k] x [.., k, j]         where the batch is merged
 permute, unsqueeze, squeeze  the same of the fine dims
-sum, amax, amin              over all dims of a merged one; without keepdim, where a view drops the 1
+sum, amax, amin              over all dims of a merged one; without keepdim if a view drops the 1
 softmax, gather, embedding   along other dims than the merged ones
 element-wise operators       where all inputs of full size are merged alike
 """
