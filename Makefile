@@ -50,7 +50,7 @@ docs: $(STAMP) ## Check that the links between the documents lead somewhere
 golden: $(STAMP) ## Write the golden files anew
 	$(BIN)/pytest -n $(JOBS) tests/golden --regenerate
 
-examples: $(STAMP) ## Draw the example calls of `graphwright describe` anew from the property tests
+examples: $(STAMP) ## Draw example calls for `graphwright describe`, of operators that have none yet
 	$(BIN)/python tests/property/make_examples.py
 
 zoo-counts: $(STAMP) ## Count the operators of every zoo model anew (minutes)

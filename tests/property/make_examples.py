@@ -1,7 +1,8 @@
 """Draw one example call of every described operator, for ``graphwright describe OPERATOR`` to show.
 
-The call with the most elements among a few draws is kept, so that most splits have something to cut. Run by
-``make examples``; what it writes is part of the package.
+The call with the most elements among a few draws is taken, so that most splits have something to cut. Run by
+``make examples``, which draws for operators without an example, and with ``--all`` for every one; what it writes is part
+of the package.
 """
 
 import json
@@ -58,10 +59,12 @@ def main() -> None:
     torch.manual_seed(0)
     warnings.simplefilter("ignore")
     cases = load_cases()
-    found = {d.op: draw_example(d.op, cases[d.op]) for d in descriptions() if d.op in cases}
-    lines = [f"  {json.dumps(op)}: {json.dumps(call)}" for op, call in sorted(found.items())]
+    kept = {} if "--all" in sys.argv else json.loads(TARGET.read_text())
+    operators = [d.op for d in descriptions() if d.op in cases]
+    examples = {op: kept.get(op) or draw_example(op, cases[op]) for op in operators}
+    lines = [f"  {json.dumps(op)}: {json.dumps(call)}" for op, call in sorted(examples.items())]
     write_atomically(TARGET, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
-    print(f"{len(found)} examples")
+    print(f"{len(examples)} examples, {len(examples.keys() - kept)} of them new")
 
 
 if __name__ == "__main__":

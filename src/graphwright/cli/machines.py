@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from graphwright.cli import outputs
 from graphwright.cli.app import AsJson, BatchSize, Small, app
 from graphwright.cli.inputs import load_graph
+from graphwright.errors import InvalidMeasurement
 
 if TYPE_CHECKING:
     from graphwright.machine import Device
@@ -88,6 +89,8 @@ def calibrate(
     if model is None and (batch_size is not None or small or plan):
         raise typer.BadParameter("--batch-size, --small and --plan go with a model")
     figures = find_target(device).figures  # refused before the capture, which may take a while
+    if output is not None and output.name.endswith(TABLE_SUFFIX) and cluster is not None:
+        _check_kind(figures.name, device, cluster)
     calls = _calls(model, batch_size, small, plan, cluster)
     calibration = _measure(calls, device, figures, store, limit)
     if output is not None:
@@ -144,6 +147,18 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
             f"{link.nbytes / link.seconds / 1e9:.3f} GB/s",
         )  # fmt: skip
     Console().print(table)
+
+
+def _check_kind(name: str, device: str, cluster: str) -> None:
+    """Refuse a table that would hold nothing of its cluster's devices."""
+    from graphwright.machine import cluster as find_cluster
+
+    kinds = [kind.name for kind in find_cluster(cluster).kinds()]
+    if name not in kinds:
+        raise InvalidMeasurement(
+            f"{device} is {name!r} here, but {cluster} has {', '.join(map(repr, kinds))}; measure "
+            "another --device, or correct the name in the cluster's file"
+        )
 
 
 def _save_table(output: Path, store: Path | None, devices: list[str], cluster: str | None) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from graphwright import ir
 from graphwright.cli import app
 from graphwright.describe import Types
-from graphwright.errors import MeasuredTableError
+from graphwright.errors import InvalidMeasurement, MeasuredTableError
 from graphwright.ir import Attrs, GraphBuilder, TensorType
 from graphwright.machine import (
     Cluster,
@@ -151,6 +151,16 @@ def test_a_real_table_of_this_machine(presets, tmp_path):
     assert len(kept) >= 3  # whole, and in parts of two
     assert costs.compute(*MM, device) == kept[KEY].seconds > 0
     assert costs.compute(*MM, device) != CostModel(measured=False).compute(*MM, device)
+
+
+def test_a_table_of_another_device_is_refused_before_anything_is_measured(presets, tmp_path):
+    save(machine(), presets / "shipped.toml")
+    forget()
+    output = str(tmp_path / "shipped.measured.json")
+    done = CliRunner().invoke(app, ["calibrate", "mlp", "--cluster", "shipped", "-o", output])
+    assert isinstance(done.exception, InvalidMeasurement)
+    assert "but shipped has 'a device'; measure another --device" in str(done.exception)
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_an_empty_table_is_refused(tmp_path):
