@@ -53,17 +53,14 @@ class _Check:
     def run(self) -> None:
         for name in self.graph.inputs:
             self.check_input(name)
-        for (
-            name
-        ) in self.graph.inputs:  # after all of them: state may be listed before its parameter
+        for name in self.graph.inputs:  # after all: state may be listed before its parameter
             self.check_of_input(self.tensors[name])
         for node in self.graph.nodes:
             self.check_node(node)
         if len(self.defined) != len(self.tensors) or self.defined != self.tensors.keys():
             name = min(self.tensors.keys() - self.defined)
-            self.fail(
-                "duplicate definition", name, "is listed but neither an input nor made by a node"
-            )
+            what = "is listed but neither an input nor made by a node"
+            self.fail("duplicate definition", name, what)
         for name in self.graph.outputs:
             if name not in self.defined:
                 self.fail("output", name, "is an output, but the graph does not define it")
@@ -72,12 +69,9 @@ class _Check:
     def check_input(self, name: str) -> None:
         tensor = self.define(name, None)
         if tensor.role not in INPUT_ROLES:
-            self.fail(
-                "role",
-                name,
-                f"is an input with role {tensor.role}; an input is one of "
-                f"{', '.join(sorted(INPUT_ROLES))}",
-            )
+            known = ", ".join(sorted(INPUT_ROLES))
+            what = f"is an input with role {tensor.role}; an input is one of {known}"
+            self.fail("role", name, what)
 
     def check_of_input(self, tensor: Tensor) -> None:
         if tensor.of is None:
@@ -116,21 +110,15 @@ class _Check:
 
     def define(self, name: str, node: Node | None) -> Tensor:
         if name in self.defined:
-            self.fail(
-                "duplicate definition",
-                name,
-                "is defined twice; give each output its own name",
-                node,
-            )
+            what = "is defined twice; give each output its own name"
+            self.fail("duplicate definition", name, what, node)
         tensor = self.tensors.get(name)
         if tensor is None:
-            self.fail(
-                "undefined tensor", name, "has no entry in `tensors`, so no type and role", node
-            )
+            what = "has no entry in `tensors`, so no type and role"
+            self.fail("undefined tensor", name, what, node)
         if tensor.name != name:
-            self.fail(
-                "name", name, f"is filed under a name other than its own, {tensor.name!r}", node
-            )
+            what = f"is filed under a name other than its own, {tensor.name!r}"
+            self.fail("name", name, what, node)
         self.defined.add(name)
         return tensor
 
@@ -148,95 +136,56 @@ class _Check:
 
     def check_of(self, tensor: Tensor, of: str, node: Node) -> None:
         if tensor.role is not Role.GRADIENT:
-            self.fail(
-                "of",
-                tensor.name,
-                f"is a {tensor.role} of {spell_name(of)}; only gradients and new values "
-                "have an 'of'",
-                node,
-            )
+            only = "only gradients and new values have an 'of'"
+            self.fail("of", tensor.name, f"is a {tensor.role} of {spell_name(of)}; {only}", node)
         if of not in self.defined or of in node.outputs:
             state = "defined later" if of in self.tensors else "not in the graph"
-            self.fail(
-                "of", tensor.name, f"is the gradient of {spell_name(of)}, which is {state}", node
-            )
+            what = f"is the gradient of {spell_name(of)}, which is {state}"
+            self.fail("of", tensor.name, what, node)
         if self.tensors[of].type.shape != tensor.type.shape:
-            self.fail(
-                "of",
-                tensor.name,
-                f"with type {tensor.type!r} is the gradient of {self.tensors[of]!r}; a gradient "
-                "has the shape of its tensor",
-                node,
-            )
+            what = f"with type {tensor.type!r} is the gradient of {self.tensors[of]!r}"
+            self.fail("of", tensor.name, f"{what}; a gradient has the shape of its tensor", node)
 
     def check_partner(self, node: Node, partner: str) -> None:
         if node.phase is not Phase.BACKWARD:
-            self.fail(
-                "partner",
-                node.name,
-                f"has a partner in phase {node.phase}; only backward nodes have one",
-                node,
-            )
+            what = f"has a partner in phase {node.phase}; only backward nodes have one"
+            self.fail("partner", node.name, what, node)
         if partner not in self.forward:
-            self.fail(
-                "partner",
-                node.name,
-                f"has partner {spell_name(partner)}, which is not the name of an earlier "
-                "forward node",
-                node,
-            )
+            what = f"has partner {spell_name(partner)}"
+            why = "which is not the name of an earlier forward node"
+            self.fail("partner", node.name, f"{what}, {why}", node)
 
     def check_parameter(self, node: Node, parameter: str) -> None:
         if node.phase is not Phase.UPDATE:
-            self.fail(
-                "parameter",
-                node.name,
-                f"has a parameter in phase {node.phase}; only update nodes have one",
-                node,
-            )
+            what = f"has a parameter in phase {node.phase}; only update nodes have one"
+            self.fail("parameter", node.name, what, node)
         if parameter not in self.inputs or self.tensors[parameter].role is not Role.PARAMETER:
-            self.fail(
-                "parameter",
-                node.name,
-                f"updates {spell_name(parameter)}, which is not an input with role parameter",
-                node,
-            )
+            what = f"updates {spell_name(parameter)}, which is not an input with role parameter"
+            self.fail("parameter", node.name, what, node)
 
     def check_updates(self) -> None:
         outputs = frozenset(self.graph.outputs)
         for old, new in self.graph.updates.items():
             before = self.tensors.get(old) if old in self.inputs else None
             if before is None or before.role not in PERSISTENT_ROLES:
-                self.fail(
-                    "update",
-                    old,
-                    "is updated, but is not a parameter, buffer or state given as input",
-                )
+                what = "is updated, but is not a parameter, buffer or state given as input"
+                self.fail("update", old, what)
             if new not in outputs:
-                self.fail(
-                    "update", old, f"is replaced by {spell_name(new)}, which is not an output"
-                )
+                what = f"is replaced by {spell_name(new)}, which is not an output"
+                self.fail("update", old, what)
             after = self.tensors[new]
             if after.type != before.type:
-                self.fail(
-                    "update",
-                    old,
-                    f"has type {before.type!r}, its new value is {after!r}; make them equal",
-                )
+                what = f"has type {before.type!r}, its new value is {after!r}; make them equal"
+                self.fail("update", old, what)
 
     def fail_undefined(self, name: str, node: Node) -> NoReturn:
         producer = self.graph.producer(name) if name in self.tensors else None
         if producer is None:
-            self.fail(
-                "undefined tensor", name, "is read, but is no input and nothing makes it", node
-            )
-        self.fail(
-            "use before definition",
-            name,
-            f"is read before it is made, by {producer!r}; move that node up "
-            "(in a cycle none can be)",
-            node,
-        )
+            what = "is read, but is no input and nothing makes it"
+            self.fail("undefined tensor", name, what, node)
+        what = f"is read before it is made, by {producer!r}"
+        how = "move that node up (in a cycle none can be)"
+        self.fail("use before definition", name, f"{what}; {how}", node)
 
     def fail(self, rule: str, name: str, what: str, node: Node | None = None) -> NoReturn:
         lines = [f"{rule}: {spell_name(name)} {what}"]

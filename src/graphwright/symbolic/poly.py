@@ -97,26 +97,23 @@ class Poly:
 
     # -- arithmetic -----------------------------------------------------------------------------
 
-    def __add__(self, other: Poly | int) -> Poly:
-        other = Poly.of(other)
+    def _plus(self, other: Poly, factor: int) -> Poly:
+        """self + factor * other."""
         if not other.terms:
             return self
         terms = dict(self.terms)
         for monomial, c in other.terms:
-            terms[monomial] = terms.get(monomial, 0) + c
+            terms[monomial] = terms.get(monomial, 0) + factor * c
         return Poly(terms)
+
+    def __add__(self, other: Poly | int) -> Poly:
+        return self._plus(Poly.of(other), 1)
 
     def __neg__(self) -> Poly:
         return Poly({monomial: -c for monomial, c in self.terms})
 
     def __sub__(self, other: Poly | int) -> Poly:
-        other = Poly.of(other)
-        if not other.terms:
-            return self
-        terms = dict(self.terms)
-        for monomial, c in other.terms:
-            terms[monomial] = terms.get(monomial, 0) - c
-        return Poly(terms)
+        return self._plus(Poly.of(other), -1)
 
     def __rsub__(self, other: int) -> Poly:
         return Poly.of(other) - self

@@ -18,26 +18,20 @@ def imagenet(
     model: Callable[[], nn.Module],
     small: Callable[[], nn.Module],
     *,
-    name: str,
-    family: str = "",
-    source: str,
-    batch_size: int = 64,
-    description: str,
     size: int = 224,
     small_size: int = 64,
+    batch_size: int = 64,
     optimizer: Optimizer = MOMENTUM,
+    **facts: str,
 ) -> Recipe:
     """A classifier of ImageNet's 1000 classes, or 10 in the small variant."""
     return Recipe(
-        name=name,
-        family=family,
-        source=source,
-        batch_size=batch_size,
-        description=description,
         full=(model, images(size, classes=1000)),
         small=(small, images(small_size, classes=10)),
         loss_fn=classification,
+        batch_size=batch_size,
         optimizer=optimizer,
+        **facts,
     )
 
 

@@ -65,19 +65,12 @@ def characters(
     model: Callable[..., nn.Module],
     small: Callable[..., nn.Module],
     *,
-    name: str,
-    family: str,
-    source: str,
     batch_size: int,
-    description: str,
+    **facts: str,
 ) -> Recipe:
     """A recurrent model of characters, as Tofu and SwapAdvisor have it."""
     return Recipe(
-        name=name,
-        family=family,
-        source=source,
         batch_size=batch_size,
-        description=description,
         full=(
             partial(model, vocabulary=CHARACTERS, embedding=1024),
             next_tokens(STEPS, vocabulary=CHARACTERS),
@@ -85,6 +78,7 @@ def characters(
         small=(partial(small, vocabulary=11, embedding=8), next_tokens(3, vocabulary=11)),
         loss_fn=token_prediction,
         optimizer=ADAGRAD,
+        **facts,
     )
 
 

@@ -22,8 +22,8 @@ from graphwright.symbolic import Poly, Symbol
 Number = int | float | bool
 
 
-def _infix(name: str, reflected: bool = False) -> Callable[[Expr, Operand], Expr]:
-    """The method of `Expr` for a binary operator."""
+def infix(name: str, reflected: bool = False) -> Callable[[Any, object], Expr]:
+    """The method of an operand for a binary operator whose result is an expression."""
     if reflected:
         return lambda self, other: call(name, other, self)
     return lambda self, other: call(name, self, other)
@@ -34,13 +34,13 @@ class Expr:
 
     __slots__ = ()
 
-    __add__, __radd__ = _infix("add"), _infix("add", reflected=True)
-    __sub__, __rsub__ = _infix("sub"), _infix("sub", reflected=True)
-    __mul__, __rmul__ = _infix("mul"), _infix("mul", reflected=True)
-    __truediv__, __rtruediv__ = _infix("div"), _infix("div", reflected=True)
-    __pow__, __rpow__ = _infix("pow"), _infix("pow", reflected=True)
-    __and__, __or__ = _infix("and"), _infix("or")
-    __lt__, __le__, __gt__, __ge__ = _infix("lt"), _infix("le"), _infix("gt"), _infix("ge")
+    __add__, __radd__ = infix("add"), infix("add", reflected=True)
+    __sub__, __rsub__ = infix("sub"), infix("sub", reflected=True)
+    __mul__, __rmul__ = infix("mul"), infix("mul", reflected=True)
+    __truediv__, __rtruediv__ = infix("div"), infix("div", reflected=True)
+    __pow__, __rpow__ = infix("pow"), infix("pow", reflected=True)
+    __and__, __or__ = infix("and"), infix("or")
+    __lt__, __le__, __gt__, __ge__ = infix("lt"), infix("le"), infix("gt"), infix("ge")
 
     def __neg__(self) -> Expr:
         return call("neg", self)

@@ -38,6 +38,7 @@ from graphwright.describe.language.expression import (
     Reduce,
     Scalar,
     call,
+    infix,
     lift,
     walk,
 )
@@ -120,17 +121,8 @@ class Int:
     __mul__, __rmul__ = _arithmetic("mul"), _arithmetic("mul", reflected=True)
     __floordiv__, __mod__ = _arithmetic("floordiv"), _arithmetic("mod")
 
-    def __truediv__(self, other: object) -> Expr:
-        return call("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Expr:
-        return call("div", other, self)
-
-    def __pow__(self, other: object) -> Expr:
-        return call("pow", self, other)
-
-    def __rpow__(self, other: object) -> Expr:
-        return call("pow", other, self)
+    __truediv__, __rtruediv__ = infix("div"), infix("div", reflected=True)
+    __pow__, __rpow__ = infix("pow"), infix("pow", reflected=True)
 
     def __neg__(self) -> Int:
         return Int(-self.poly)
