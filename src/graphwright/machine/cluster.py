@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
 from math import prod
@@ -19,11 +20,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphwright.errors import InvalidCluster
-from graphwright.machine.checks import check_figure, check_name, check_text, check_total
+from graphwright.machine.checks import (
+    check_count,
+    check_figure,
+    check_name,
+    check_text,
+    check_total,
+)
 from graphwright.machine.device import Device
-from graphwright.machine.resize import resize
 from graphwright.machine.topology import HostLink, Level, Link, Route, Topology
 
+_RESIZED = re.compile(r":\d+$")
 PICOSECONDS = 10**12
 """Per second; the unit of times in task graphs is the picosecond."""
 
@@ -182,7 +189,35 @@ class Cluster:
 
     def resized(self, count: Mapping[str, int]) -> Cluster:
         """The same machine with other counts, by level name; all devices must be of one kind."""
-        return resize(self, count)
+        names = [level.name for level in self.levels]
+        for name, value in count.items():
+            if name not in names:
+                known = ", ".join(names)
+                raise InvalidCluster(
+                    f"cluster {self.name!r} has no level {name!r}; its levels are {known}"
+                )
+            check_count(value, f"cluster {self.name!r}: level {name!r}: count")
+        levels = tuple(replace(lv, count=count.get(lv.name, lv.count)) for lv in self.levels)
+        if levels == self.levels:
+            return self
+        if len(self.kinds()) > 1:
+            raise InvalidCluster(
+                f"cluster {self.name!r} has devices of several kinds and cannot be resized; write "
+                "the new one as a TOML file"
+            )
+        total = check_total(prod(level.count for level in levels), f"cluster {self.name!r}")
+        base = _RESIZED.sub("", self.name)
+        if levels[1:] == self.levels[1:]:
+            name = f"{base}:{levels[0].count}"
+        else:
+            name = f"{base}[{', '.join(f'{lv.name}={lv.count}' for lv in levels)}]"
+        return replace(
+            self,
+            name=name,
+            levels=levels,
+            devices=self.devices[:1] * total,
+            links=_repeat_links(self, levels),
+        )
 
 
 def runs_of(devices: Iterable[Device]) -> list[tuple[Device, int]]:
@@ -259,3 +294,35 @@ def _content_hash(cluster: Cluster) -> str:
     figures = None if host is None else (host.bandwidth, host.duplex, host.latency)
     spelled = repr((levels, devices, links, figures))
     return blake2b(spelled.encode("utf-8"), digest_size=16).hexdigest()
+
+
+def _repeat_links(cluster: Cluster, levels: tuple[Level, ...]) -> tuple[Link, ...]:
+    """Repeat the explicit links of one member of the deepest changed level in every member."""
+    if not cluster.links:
+        return ()
+    changed = max(d for d, level in enumerate(levels) if level != cluster.levels[d])
+    stride = cluster.strides[changed]
+    pattern: dict[int, set[Link]] = {}
+    for link in cluster.links:
+        first, second = link.devices
+        member = first // stride
+        inside = (first - member * stride, second - member * stride)
+        if not 0 <= inside[1] < stride:
+            raise InvalidCluster(
+                f"cluster {cluster.name!r}: level {levels[changed].name!r} cannot be resized: the "
+                f"explicit link {link.devices} connects two of its members; write the new cluster "
+                "as a TOML file"
+            )
+        pattern.setdefault(member, set()).add(replace(link, devices=inside))
+    members = cluster.num_devices // stride
+    if len(pattern) < members or any(links != pattern[0] for links in pattern.values()):
+        raise InvalidCluster(
+            f"cluster {cluster.name!r}: level {levels[changed].name!r} cannot be resized: its "
+            "members differ in their explicit links; write the new cluster as a TOML file"
+        )
+    first_member = sorted(pattern[0], key=lambda link: link.devices)
+    return tuple(
+        replace(link, devices=(link.devices[0] + base, link.devices[1] + base))
+        for base in range(0, prod(level.count for level in levels), stride)
+        for link in first_member
+    )

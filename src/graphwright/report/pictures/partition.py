@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphwright.ir import Graph
 from graphwright.plans import Plan, boxes
@@ -192,10 +192,8 @@ def _draw_line(
     from matplotlib.patches import FancyBboxPatch
 
     for row, word in enumerate(("weights", "data")):
-        axes.text(
-            -0.45, top + HEAD + (row + 0.46) * ROW, word,
-            rotation=90, ha="center", va="center", fontsize=9, color=style.INK, fontweight="bold",
-        )  # fmt: skip
+        y = top + HEAD + (row + 0.46) * ROW
+        _write(axes, -0.45, y, word, 9, rotation=90, ha="center", fontweight="bold")
     x = 0.0
     for run in line:
         width = len(run.layers) * (COLUMN + GAP)
@@ -206,19 +204,10 @@ def _draw_line(
         )  # fmt: skip
         axes.add_patch(box)
         narrow = run.count == 1 and len(run.layers) == 1
-        axes.text(
-            x + 0.05,
-            top + 0.22,
-            _short(run.title, 16 if narrow else 60),
-            fontsize=8,
-            va="center",
-            color=style.INK,
-        )
+        _write(axes, x + 0.05, top + 0.22, _short(run.title, 16 if narrow else 60), 8)
         if run.count > 1:
-            axes.text(
-                x + width, top + 0.22, f"×{run.count}",
-                fontsize=11, ha="right", va="center", fontweight="bold", color=style.INK,
-            )  # fmt: skip
+            times = f"×{run.count}"
+            _write(axes, x + width, top + 0.22, times, 11, ha="right", fontweight="bold")
         for layer in run.layers:
             _draw_layer(axes, layer, x + (COLUMN + GAP) / 2, top, colours, sizes)
             x += COLUMN + GAP
@@ -233,15 +222,8 @@ def _draw_layer(
     colours: list[Colour],
     sizes: tuple[float, float],
 ) -> None:
-    axes.text(
-        middle,
-        top + 0.46,
-        _short(layer.name, 22),
-        fontsize=6.5,
-        ha="center",
-        va="center",
-        color=style.GREY,
-    )
+    name = _short(layer.name, 22)
+    _write(axes, middle, top + 0.46, name, 6.5, ha="center", color=style.GREY)
     for row, tensor in enumerate((layer.weight, layer.data)):
         if tensor is not None:
             _draw_tensor(axes, tensor, middle, top + HEAD + (row + 0.46) * ROW, colours, sizes)
@@ -290,15 +272,15 @@ def _draw_tensor(
     )
     shape = tensor.type.shape
     if down != across:
-        axes.text(
-            left - 0.04, y, f"{tensor.names[down]} {shape[down]}",
-            rotation=90, ha="right", va="center", fontsize=6, color=style.INK,
-        )  # fmt: skip
-    axes.text(
-        x + 0.06, top + height + 0.03,
-        f"{tensor.names[across]} {shape[across]}" + (f"\n{more}" if more else ""),
-        ha="center", va="top", fontsize=6, color=style.INK, linespacing=1.1,
-    )  # fmt: skip
+        label = f"{tensor.names[down]} {shape[down]}"
+        _write(axes, left - 0.04, y, label, 6, rotation=90, ha="right")
+    label = f"{tensor.names[across]} {shape[across]}" + (f"\n{more}" if more else "")
+    below = top + height + 0.03
+    _write(axes, x + 0.06, below, label, 6, ha="center", va="top", linespacing=1.1)
+
+
+def _write(axes: Axes, x: float, y: float, text: str, size: float, **how: Any) -> None:
+    axes.text(x, y, text, fontsize=size, **{"va": "center", "color": style.INK} | how)
 
 
 def _sides(
