@@ -224,12 +224,14 @@ def check_strategy(strategy: Strategy, cluster: Cluster, what: str) -> None:
 
 
 def _check_devices(mesh: Mesh, cluster: Cluster, what: str) -> None:
+    if mesh is whole_mesh(cluster):  # as almost all are; a mesh may have thousands of devices
+        return
+    count = cluster.num_devices
     for device in mesh.devices:
-        if not 0 <= device < cluster.num_devices:
+        if not 0 <= device < count:
             raise UnknownDevice(
-                f"{what} is placed on device {device}, but {cluster.name} has "
-                f"{cluster.num_devices}: "
-                f"0 to {cluster.num_devices - 1}"
+                f"{what} is placed on device {device}, but {cluster.name} has {count}: "
+                f"0 to {count - 1}"
             )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import combinations_with_replacement, groupby, product
 
@@ -27,7 +28,7 @@ from graphwright.partition.space.coarsen import Coarse, Group, Weight
 from graphwright.partition.space.group_choices import GroupChoices, typical
 from graphwright.partition.space.options import Codes, Options, can_tile, options
 from graphwright.partition.space.strategies import Space
-from graphwright.plans import Along, Plan, Strategy
+from graphwright.plans import Along, Choice, Plan, Strategy
 from graphwright.tasks import GraphFacts
 
 _ORDER = {Soap.SAMPLE: 0, Soap.ATTRIBUTE: 1, Soap.PARAMETER: 2}
@@ -67,7 +68,7 @@ class Configurations:
     def strategy(self, configuration: int, slot: int) -> Strategy:
         """What a configuration says for a slot."""
         choices = self.options[slot].choices
-        return Strategy(tuple(choices[o] for o in self.choice[configuration, slot]))
+        return _strategy(tuple(choices[o] for o in self.choice[configuration, slot].tolist()))
 
     def only(self, kept: NDArray[np.int64]) -> Configurations:
         """Some of the configurations."""
@@ -166,20 +167,39 @@ def add_plans(
     coarse: Coarse, group: Group, known: Configurations, plans: Sequence[Plan]
 ) -> tuple[Configurations, list[int | None]]:
     """The configurations with those of some plans, and the number of each plan's, or None."""
-    choice, rest, mix, where = [known.choice], [known.rest], [known.mix], []
+    numbers, where = _numbers(known), list[int | None]()
+    added: dict[bytes, tuple[NDArray[np.int16], Codes]] = {}
     for plan in plans:
         own = _from_plan(coarse, group, known, plan)
-        where.append(None if own is None else sum(map(len, choice)))
-        if own is not None:
-            choice.append(own[0][None])
-            rest.append(own[1][None])
-            mix.append(np.full((1, known.mix.shape[1]), -1, dtype=np.int8))
-    every = np.concatenate(choice), np.concatenate(rest), np.concatenate(mix)
-    united = known.having(*every).distinct()
-    numbers = {
-        _row(c, r): k for k, (c, r) in enumerate(zip(united.choice, united.rest, strict=True))
-    }
-    return united, [None if w is None else numbers[_row(every[0][w], every[1][w])] for w in where]
+        if own is None:
+            where.append(None)
+            continue
+        row = _row(*own)
+        if row not in numbers:
+            added.setdefault(row, own)
+        where.append(numbers[row] if row in numbers else len(known) + list(added).index(row))
+    if not added:
+        return known, where
+    choice, rest = (np.stack(rows) for rows in zip(*added.values(), strict=True))
+    mix = np.full((len(added), known.mix.shape[1]), -1, dtype=np.int8)
+    united = known.having(
+        np.concatenate([known.choice, choice]),
+        np.concatenate([known.rest, rest]),
+        np.concatenate([known.mix, mix]),
+    )
+    return united, where
+
+
+@lru_cache(maxsize=64)
+def _numbers(known: Configurations) -> dict[bytes, int]:
+    """The number of each configuration; groups that are alike share theirs."""
+    return {_row(c, r): k for k, (c, r) in enumerate(zip(known.choice, known.rest, strict=True))}
+
+
+@lru_cache(maxsize=65536)
+def _strategy(choices: tuple[Choice, ...]) -> Strategy:
+    """One object for equal strategies: layers are split alike."""
+    return Strategy(choices)
 
 
 def _row(choice: NDArray[np.int16], rest: Codes) -> bytes:
