@@ -1,5 +1,6 @@
 """One node of a cluster stands for all exactly where it may: figures are those of every device."""
 
+import sys
 from random import Random
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 
 from graphwright.machine import Cluster, Device, Level
 from graphwright.machine import cluster as named
-from graphwright.partition import data_parallel
+from graphwright.partition import coarsen, data_parallel, other_plan
 from graphwright.plans import make_plan
 from graphwright.simulate import Simulator, figures
 from graphwright.tasks import Expansion, GraphFacts, NotSymmetric, Templates, blocks, periods
+from graphwright.zoo import gpt
 from random_plans import any_keep, any_plan, any_strategy, random_graph, two_pass_graph, zoo_graph
 from reshardings import Formulas, random_cluster
 
@@ -97,3 +99,31 @@ def test_where_all_is_timed_the_resources_are_the_clusters():
     on = named("v100-2x8")
     whole = Templates(on, Formulas())
     assert (whole.num_devices, whole.resource_names) == (on.num_devices, on.resources)
+
+
+@pytest.mark.parametrize("name", ["zero", "megatron"])
+def test_what_is_almost_alike_is_timed_almost_right(name, monkeypatch):
+    """50,257 words over 32 devices: no part of the embedding is like another."""
+    graph, on = gpt(1, width=256, batch_size=64).capture(), named("dgx-h100:4")
+    simulator, costs = Simulator(GraphFacts(graph), on, Formulas()), Formulas()
+    plan = other_plan(name, coarsen(graph), on, costs)
+    assert not times_once(simulator, plan)
+    exact = figures(simulator.run(plan))
+    monkeypatch.setattr(sys.modules["graphwright.simulate.api"], "MOST_PARTS", 0)
+    nearly = simulator.figures(plan)
+    assert nearly.time == pytest.approx(exact.time, rel=0.01)
+    assert nearly.memory == pytest.approx(exact.memory, rel=0.01)
+    assert nearly.nbytes == exact.nbytes
+
+
+@given(st.integers(0, 2**32))
+def test_any_plan_can_be_timed_nearly(seed):
+    rng = Random(seed)
+    graph, plan = even_plan(rng)
+    simulator = Simulator(GraphFacts(graph), plan.cluster, Formulas())
+    exact = simulator.figures(plan)
+    for templates in simulator.nearly:
+        nearly = figures(simulator._run(plan, templates))
+        assert nearly.nbytes == exact.nbytes
+        assert 0.3 * exact.time <= nearly.time <= 3 * exact.time  # tiny tasks, the worst case
+        assert 0.7 * exact.memory <= nearly.memory <= 3 * exact.memory

@@ -29,6 +29,9 @@ from graphwright.tasks import (
     periods,
 )
 
+MOST_PARTS = 1 << 22
+"""How many parts of operators are timed one by one to compare plans."""
+
 
 def simulate(
     graph: Graph,
@@ -83,14 +86,21 @@ class Simulator:
         self.facts, self.costs = facts, costs
         self.templates = Templates(cluster, costs)
         self.symmetric = [SymmetricTemplates(cluster, costs, p) for p in periods(cluster)]
+        self.nearly = [SymmetricTemplates(cluster, costs, p, nearly=True) for p in periods(cluster)]
 
     def run(self, plan: Plan) -> Timeline:
         """The timeline of one step, device by device."""
         return self._run(plan, self.templates)
 
     def figures(self, plan: Plan, estimate: tuple[float, float] | None = None) -> Figures:
-        """The figures of one step; devices that do the same are timed once."""
-        for templates in self.symmetric:
+        """The figures of one step; devices that do the same are timed once.
+
+        A plan of more than MOST_PARTS parts whose devices do almost the same is timed as if they
+        did.
+        """
+        meshes = (plan.strategy(node.name).mesh for node in self.facts.graph.nodes)
+        parts = sum(plan.cluster.num_devices if m is None else len(m.devices) for m in meshes)
+        for templates in self.nearly if parts > MOST_PARTS else self.symmetric:
             with suppress(NotSymmetric):
                 return figures(self._run(plan, templates), estimate)
         return figures(self.run(plan), estimate)

@@ -14,6 +14,10 @@ class. This is exact where the classes are an *equitable partition*:
 By induction over the law of a schedule (`simulate.engine`) all tasks of a class then start at one
 time. Each template is checked by itself (`_lump` counts); one that fails the check raises
 `NotSymmetric`, and the plan is timed device by device.
+
+Where that would take too long, on thousands of devices, `nearly` takes the largest part of a class
+for all, and a resharding that fails the check hop by hop: each hop is one task, as long as its
+busiest link works.
 """
 
 from __future__ import annotations
@@ -46,8 +50,11 @@ class SymmetricTemplates(Templates):
     """The tasks of one device of each class: those whose numbers differ by multiples of
     `period`."""
 
-    def __init__(self, cluster: Cluster, costs: Costs, period: int) -> None:
+    def __init__(
+        self, cluster: Cluster, costs: Costs, period: int, *, nearly: bool = False
+    ) -> None:
         super().__init__(cluster, costs)
+        self.nearly = nearly
         self.class_of = np.arange(cluster.num_devices, dtype=np.int32) % period
         self.resource_class = cluster.resource_classes(period)
         _, first = np.unique(self.resource_class, return_index=True)
@@ -98,10 +105,13 @@ class SymmetricTemplates(Templates):
         if tasks is None:
             whole = self._whole.movement(type, source, target, pooled, order)
             try:
-                tasks = self._movements[key] = self._lumped(whole)
+                tasks = self._lumped(whole)
             except NotSymmetric:
-                self._refused.add(key)
-                raise
+                if not self.nearly:
+                    self._refused.add(key)
+                    raise
+                tasks = self._hop_by_hop(whole)
+            self._movements[key] = tasks
         return tasks
 
     def _places_of(self, mesh: Mesh) -> Ints:
@@ -115,9 +125,9 @@ class SymmetricTemplates(Templates):
 
     def _one_each(self, labels: Labels, values: NDArray[Any]) -> NDArray[Any]:
         """A value for each class of devices, which all of its places have."""
-        chosen = np.empty(self.num_devices, dtype=values.dtype)
-        chosen[labels] = values
-        if not (chosen[labels] == values).all():
+        chosen = np.full(self.num_devices, np.iinfo(values.dtype).min, dtype=values.dtype)
+        np.maximum.at(chosen, labels, values)
+        if not self.nearly and (chosen[labels] != values).any():
             raise NotSymmetric
         return chosen
 
@@ -130,8 +140,6 @@ class SymmetricTemplates(Templates):
         _, first, sizes = np.unique(task, return_index=True, return_counts=True)
         counts, resource, load = self._occupied(m, owner, served, task)
         buffer, kept = self._buffer_classes(m)
-        result = np.where(m.result == EXTERNAL, EXTERNAL, buffer[m.result] if len(buffer) else 0)
-        own = np.where(m.result_place < 0, -1, source[m.result_place])
         return replace(
             m,
             hops=tuple(
@@ -159,8 +167,12 @@ class SymmetricTemplates(Templates):
             births=_lump(m.births, buffer, task, by="first"),
             uses=_lump(m.uses, buffer, task, by="first"),
             source_uses=_lump(m.source_uses, source, task, by="first"),
-            result=self._one_each(target, result),
-            result_place=self._one_each(target, own),
+            result=self._one_each(
+                target, np.where(m.result == EXTERNAL, EXTERNAL, _taken(buffer, m.result))
+            ),
+            result_place=self._one_each(
+                target, np.where(m.result_place < 0, -1, source[m.result_place])
+            ),
         )
 
     def _task_classes(
@@ -213,6 +225,79 @@ class SymmetricTemplates(Templates):
             raise NotSymmetric
         return buffer.reshape(-1).astype(np.int32), kept
 
+    def _hop_by_hop(self, m: Movement) -> Movement:
+        """Each hop of a movement as one task."""
+        source, target = self._places_of(m.source.mesh), self._places_of(m.target.mesh)
+        hops = [hop for hop in m.hops if hop.first < hop.end]
+        task = np.searchsorted([hop.end for hop in hops], np.arange(m.num_tasks), side="right")
+        owner = np.repeat(np.arange(m.num_tasks), np.diff(m.resource_ptr))
+        width = len(self.resource_class)
+        each, at = np.unique(task[owner] * width + m.resource, return_inverse=True)
+        busy = np.zeros((2, len(each)), np.int64)  # picoseconds and bytes of a hop on a resource
+        np.add.at(busy[0], at, m.duration[owner])
+        np.add.at(busy[1], at, m.load)
+        hop, resource = np.divmod(each, width)
+        duration = np.zeros(len(hops), np.int64)
+        np.maximum.at(duration, task, m.duration)
+        np.maximum.at(duration, hop, busy[0])
+        served = _distinct(hop, self.resource_class[resource])
+        load = np.zeros(len(served), np.int64)
+        rows = served[:, 0] * width + served[:, 1]
+        np.maximum.at(
+            load, np.searchsorted(rows, hop * width + self.resource_class[resource]), busy[1]
+        )
+        nbytes = np.zeros(len(hops), np.int64)
+        np.add.at(nbytes, task, m.nbytes)
+        buffer, buffers, sizes = self._joined_buffers(m, task)
+        return replace(
+            m,
+            hops=tuple(h._replace(first=n, end=n + 1) for n, h in enumerate(hops)),
+            kind=m.kind[[h.first for h in hops]],
+            duration=duration,
+            device=np.full(len(hops), -1, np.int32),
+            nbytes=nbytes,
+            resource_ptr=np.searchsorted(served[:, 0], np.arange(len(hops) + 1)),
+            resource=served[:, 1].astype(np.int32),
+            load=load,
+            source_device=self.devices(m.source.mesh),
+            target_device=self.devices(m.target.mesh),
+            reads=_pairs(source[m.reads[0]], task[m.reads[1]]),
+            edges=_pairs(*(task[end] for end in m.edges)),
+            gives=_pairs(target[m.gives[0]], task[m.gives[1]]),
+            keeps=_pairs(source[m.keeps[0]], target[m.keeps[1]]),
+            buffer_device=buffers,
+            buffer_nbytes=sizes,
+            births=_pairs(buffer[m.births[0]], task[m.births[1]]),
+            uses=_pairs(buffer[m.uses[0]], task[m.uses[1]]),
+            source_uses=_pairs(source[m.source_uses[0]], task[m.source_uses[1]]),
+            result=self._one_each(
+                target, np.where(m.result == EXTERNAL, EXTERNAL, _taken(buffer, m.result))
+            ),
+            result_place=self._one_each(
+                target, np.where(m.result_place < 0, -1, source[m.result_place])
+            ),
+        )
+
+    def _joined_buffers(self, m: Movement, task: Labels) -> tuple[Labels, Ints, NDArray[np.int64]]:
+        """The buffers of a hop on a device as one, those that outlast it as another: the number of
+        each buffer's, and of these the class of the device and the most bytes."""
+        born = np.zeros(len(m.buffer_device), np.int64)
+        np.maximum.at(born, m.births[0], task[m.births[1]])
+        stays = np.zeros(len(born), np.int64)
+        stays[m.result[m.result != EXTERNAL]] = 1
+        stays[m.uses[0]] = 1
+        of_device = (born * 2 + stays) * len(self.class_of) + m.buffer_device
+        each, at = np.unique(of_device, return_inverse=True)
+        held = np.zeros(len(each), np.int64)
+        np.add.at(held, at, m.buffer_nbytes)
+        when, device = np.divmod(each, len(self.class_of))
+        names, label = np.unique(
+            when * self.num_devices + self.class_of[device], return_inverse=True
+        )
+        most = np.zeros(len(names), np.int64)
+        np.maximum.at(most, label, held)
+        return label[at].astype(np.int32), (names % self.num_devices).astype(np.int32), most
+
 
 def periods(cluster: Cluster) -> Iterator[int]:
     """After how many devices a cluster may repeat itself, the fewest first.
@@ -247,6 +332,17 @@ def _distinct(a: Labels, b: Labels) -> NDArray[np.int64]:
     width = int(b.max(initial=0)) + 1
     both = np.unique(a.astype(np.int64) * width + b)
     return np.stack(np.divmod(both, width), axis=1)
+
+
+def _pairs(a: Labels, b: Labels) -> tuple[Ints, Ints]:
+    """The different pairs, as two columns."""
+    both = _distinct(a, b).astype(np.int32)
+    return both[:, 0], both[:, 1]
+
+
+def _taken(values: Labels, at: Labels) -> Labels:
+    """The values at some numbers, of which those beneath 0 do not matter."""
+    return values[np.maximum(at, 0)] if len(values) else at
 
 
 def _scramble(labels: Labels) -> NDArray[np.uint64]:
