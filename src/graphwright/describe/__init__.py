@@ -51,6 +51,7 @@ from graphwright.describe.splitting import (
     Split,
     Tiling,
     Ways,
+    local_types,
     refusals,
     splits,
     splits_of,

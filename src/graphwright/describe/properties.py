@@ -87,10 +87,14 @@ def _product(a: int | str | None, b: int | str | None) -> int | str | None:
 def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
     """The sets of arguments in which every output is jointly linear, smallest first.
 
-    ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither.
+    ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither. Truth
+    values do not add up: True + True is True, and 2 after a conversion.
     """
+    if "bool" in trace.output_dtypes:
+        return ()
     used = sorted(
         {e.tensor for o in trace.outputs for e in distinct(o.body) if isinstance(e, Access)}
+        - {n for n, dtype in enumerate(trace.input_dtypes) if dtype == "bool"}
     )
     sizes = range(1, len(used) + 1) if len(used) <= 4 else (1, len(used))
     groups = (frozenset(group) for size in sizes for group in combinations(used, size))

@@ -77,6 +77,26 @@ def boolean(draw: Draw, *dims: int) -> torch.Tensor:
     return integer(draw, *dims, high=2).bool()
 
 
+def table(draw: Draw, *dims: int) -> torch.Tensor:
+    """Values of any kind, to be moved about: reals with a NaN here and there, whole numbers, truth values."""
+    match draw(st.sampled_from(["real", "real", "nan", "whole", "truth"])):
+        case "real":
+            return real(draw, *dims)
+        case "nan":
+            return torch.where(boolean(draw, *dims), real(draw, *dims), torch.nan)
+        case "whole":
+            return integer(draw, *dims, low=-5)
+        case _:
+            return boolean(draw, *dims)
+
+
+def like(draw: Draw, x: torch.Tensor, *dims: int) -> torch.Tensor:
+    """Values of the same kind as x."""
+    if x.dtype == torch.bool:
+        return boolean(draw, *dims)
+    return real(draw, *dims) if x.is_floating_point() else integer(draw, *dims, low=-5)
+
+
 def broadcastable(draw: Draw, dims: tuple[int, ...]) -> tuple[int, ...]:
     """A shape that broadcasts to `dims`: some leading dims dropped, some others 1."""
     kept = dims[draw(st.integers(0, len(dims))) :]

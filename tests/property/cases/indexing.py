@@ -4,7 +4,20 @@ import torch
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from cases import Call, Draw, boolean, broadcastable, case, integer, real, shape, size, some_dim
+from cases import (
+    Call,
+    Draw,
+    boolean,
+    broadcastable,
+    case,
+    integer,
+    like,
+    real,
+    shape,
+    size,
+    some_dim,
+    table,
+)
 from graphwright.aten.invoke import call_kernel
 
 
@@ -16,7 +29,7 @@ def distinct(draw: Draw, count: int, high: int) -> torch.Tensor:
 @case("aten.embedding")
 def embedding(draw: Draw) -> Call:
     rows = size(draw, 1, 8)
-    w, index = real(draw, rows, size(draw)), integer(draw, *shape(draw), high=rows)
+    w, index = table(draw, rows, size(draw)), integer(draw, *shape(draw), high=rows)
     return {"padding_idx": draw(st.integers(-1, rows - 1))}, [w, index]
 
 
@@ -101,26 +114,27 @@ def index_select(draw: Draw) -> Call:
     dims = shape(draw, 0, 3)
     dim = some_dim(draw, len(dims))
     which = () if draw(st.integers(0, 4)) == 0 else (size(draw) if dims else 1,)
-    return {"dim": dim}, [real(draw, *dims), integer(draw, *which, high=(*dims, 1)[dim])]
+    return {"dim": dim}, [table(draw, *dims), integer(draw, *which, high=(*dims, 1)[dim])]
 
 
 @case("aten.gather")
 def gather(draw: Draw) -> Call:
     if draw(st.integers(0, 9)) == 0:  # scalars and vectors together
-        x, which = (real(draw, *shape(draw, 0, 1, high=1)), shape(draw, 0, 1))
+        x, which = (table(draw, *shape(draw, 0, 1, high=1)), shape(draw, 0, 1))
         return {"dim": 0}, [x, integer(draw, *which, high=1)]
     dims = shape(draw, 1, 3)
     dim = some_dim(draw, len(dims))
     smaller = [draw(st.integers(1, n)) if draw(st.booleans()) else n for n in dims]
     smaller[dim] = size(draw)
-    return {"dim": dim}, [real(draw, *dims), integer(draw, *smaller, high=dims[dim])]
+    return {"dim": dim}, [table(draw, *dims), integer(draw, *smaller, high=dims[dim])]
 
 
 def scattering(draw: Draw, unique: bool) -> tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]:
     """A dim, a target, an index that may be smaller than it, and a source that may be larger than the index."""
     if draw(st.integers(0, 9)) == 0:  # scalars and vectors together
         x, index, src = (shape(draw, 0, 1, high=1) for _ in range(3))
-        return 0, real(draw, *x), integer(draw, *index, high=1), real(draw, *src)
+        target = table(draw, *x)
+        return 0, target, integer(draw, *index, high=1), like(draw, target, *src)
     dims = shape(draw, 1, 3)
     dim = some_dim(draw, len(dims))
     full = draw(st.booleans())
@@ -134,7 +148,8 @@ def scattering(draw: Draw, unique: bool) -> tuple[int, torch.Tensor, torch.Tenso
     else:
         index = integer(draw, *held, high=dims[dim])
     larger = held if draw(st.booleans()) else [n + draw(st.integers(0, 2)) for n in held]
-    return dim, real(draw, *dims), index, real(draw, *larger)
+    target = table(draw, *dims)
+    return dim, target, index, like(draw, target, *larger)
 
 
 @case("aten.scatter.src")
@@ -159,17 +174,20 @@ def scatter_add(draw: Draw) -> Call:
 def scatter_reduce(draw: Draw) -> Call:
     dim, x, index, src = scattering(draw, unique=False)
     kind = draw(st.sampled_from(["sum", "prod", "mean", "amax", "amin"]))
+    assume(kind != "mean" or x.dtype != torch.bool)  # which has no kernel
     return {"dim": dim, "reduce": kind, "include_self": draw(st.booleans())}, [x, index, src]
 
 
 def rows(draw: Draw, unique: bool) -> tuple[int, torch.Tensor, torch.Tensor, torch.Tensor]:
     dims = shape(draw, 0, 3)
     if not dims:
-        return 0, real(draw), integer(draw, *shape(draw, 0, 1, high=1), high=1), real(draw)
+        x = table(draw)
+        return 0, x, integer(draw, *shape(draw, 0, 1, high=1), high=1), like(draw, x)
     dim = some_dim(draw, len(dims))
     count = draw(st.integers(1, dims[dim])) if unique else size(draw)
     index = distinct(draw, count, dims[dim]) if unique else integer(draw, count, high=dims[dim])
-    return dim, real(draw, *dims), index, real(draw, *dims[:dim], count, *dims[dim + 1 :])
+    x = table(draw, *dims)
+    return dim, x, index, like(draw, x, *dims[:dim], count, *dims[dim + 1 :])
 
 
 def from_the_end(
@@ -184,7 +202,8 @@ def from_the_end(
 @case("aten.index_add")
 def index_add(draw: Draw) -> Call:
     dim, x, index, source = rows(draw, unique=False)
-    return {"dim": dim, "alpha": draw(st.sampled_from([1, 2, -0.5]))}, [x, index, source]
+    alpha = draw(st.sampled_from([1, 2, -0.5 if x.is_floating_point() else -3]))
+    return {"dim": dim, "alpha": alpha}, [x, index, source]
 
 
 @case("aten.index_copy")
@@ -203,7 +222,7 @@ def index_fill(draw: Draw) -> Call:
 @case("aten.index_fill.int_Tensor")
 def index_fill_tensor(draw: Draw) -> Call:
     dim, x, index, _ = rows(draw, unique=False)
-    return {"dim": dim}, [*from_the_end(draw, x, dim, index), real(draw)]
+    return {"dim": dim}, [*from_the_end(draw, x, dim, index), like(draw, x)]
 
 
 # -- several index tensors -----------------------------------------------------------------------
@@ -225,12 +244,12 @@ def indices(draw: Draw, dims: tuple[int, ...]) -> list[torch.Tensor | None]:
 @case("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(draw: Draw) -> Call:
     dims = shape(draw, 1, 4, high=5)
-    return {}, [real(draw, *dims), *indices(draw, dims)]
+    return {}, [table(draw, *dims), *indices(draw, dims)]
 
 
 def putting(draw: Draw, accumulate: bool) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
     dims = shape(draw, 1, 4, high=5)
-    x = real(draw, *dims)
+    x = table(draw, *dims)
     if accumulate:
         return x, indices(draw, dims)
     given = indices(draw, dims)
@@ -247,21 +266,23 @@ def index_put(draw: Draw) -> Call:
         dims = shape(draw, 1, 3)
         mask = boolean(draw, *dims[: draw(st.integers(1, len(dims)))])
         assume(mask.any())
-        return {"accumulate": accumulate}, [real(draw, *dims), mask, real(draw)]
+        x = table(draw, *dims)
+        return {"accumulate": accumulate}, [x, mask, like(draw, x)]
     x, given = putting(draw, accumulate)
     target = call_kernel("aten.index.Tensor", [x, *given], {})[0].shape
-    return {"accumulate": accumulate}, [x, *given, real(draw, *broadcastable(draw, tuple(target)))]
+    return {"accumulate": accumulate}, [
+        x,
+        *given,
+        like(draw, x, *broadcastable(draw, tuple(target))),
+    ]
 
 
 @case("aten.masked_scatter")
 def masked_scatter(draw: Draw) -> Call:
     dims = shape(draw, 1, 3)
     mask = boolean(draw, *broadcastable(draw, dims))
-    return {}, [
-        real(draw, *dims),
-        mask,
-        real(draw, torch.Size(dims).numel() + draw(st.integers(0, 2))),
-    ]
+    x = table(draw, *dims)
+    return {}, [x, mask, like(draw, x, x.numel() + draw(st.integers(0, 2)))]
 
 
 @case("aten.masked_scatter_backward")

@@ -4,7 +4,7 @@ import torch
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from cases import Call, Draw, boolean, broadcastable, case, integer, real, shape, size, some_dim
+from cases import Call, Draw, broadcastable, case, real, shape, size, some_dim, table
 from graphwright.aten.invoke import call_kernel
 
 
@@ -15,7 +15,7 @@ def signed(draw: Draw, rank: int) -> int:
 
 def some(draw: Draw, dims: tuple[int, ...]) -> torch.Tensor:
     """A tensor of any dtype that is moved about in models."""
-    return draw(st.sampled_from([real, real, integer, boolean]))(draw, *dims)
+    return table(draw, *dims)
 
 
 def some_dims(draw: Draw, rank: int) -> tuple[int, ...]:

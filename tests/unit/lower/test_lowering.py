@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from graphwright.capture import bind, capture
+from graphwright.errors import InvalidStrategy
 from graphwright.ir import CONSTANT_OP, GraphBuilder, Phase, Role, TensorType
 from graphwright.lower import lower
 from graphwright.machine import cluster
@@ -205,6 +206,35 @@ def test_what_has_gaps_is_not_all_that_is_kept():
     check_programs(lowered)
     assert lowered.expansion.kept(read) is None
     assert apart(graph, plan, values) < 1e-13
+
+
+def looked_up(negated):
+    """Rows of a table of truth values, as a mask, inverted or as numbers."""
+    build = GraphBuilder()
+    build.add_input("table", TensorType((7, 3), "bool"), Role.BUFFER)
+    build.add_input("index", TensorType((5,), "int64"))
+    found = TensorType((5, 3), "bool")
+    build.add("aten.index_select", ["table", "index"], {"dim": 0}, found, names="found")
+    if negated:
+        build.add("aten.bitwise_not", ["found"], {}, found, names="made")
+    else:
+        numbers = TensorType((5, 3), "float64")
+        build.add("aten._to_copy", ["found"], {"dtype": "float64"}, numbers, names="made")
+    return build.build(["found", "made"])
+
+
+@pytest.mark.parametrize("negated", [True, False])
+def test_rows_of_a_table_of_truth_values(negated):
+    graph = looked_up(negated)
+    generator = torch.Generator().manual_seed(0)
+    values = {
+        "table": torch.rand(7, 3, generator=generator) < 0.5,
+        "index": torch.randint(7, (5,), generator=generator),
+    }
+    plan = make_plan(graph, THREE, {"found": "x.0"})
+    assert apart(graph, plan, values) == 0
+    with pytest.raises(InvalidStrategy, match="not linear"):
+        programs(graph, make_plan(graph, THREE, {"found": "x.0", "made": "+0"}))
 
 
 def test_rows_of_a_table():

@@ -61,6 +61,8 @@ class Trace:
     expected: tuple[Poly, ...]
     skeleton: object
     pinned: Mapping[str, float]
+    input_dtypes: tuple[str | None, ...]
+    output_dtypes: tuple[str, ...]
 
     @property
     def random(self) -> bool:
@@ -155,6 +157,8 @@ def _run(
         tuple(tracing.expected),
         skeleton,
         tracing.pinned,
+        tuple(None if t is None else t.dtype for t in types.inputs),
+        tuple(t.dtype for t in types.outputs),
     )
 
 

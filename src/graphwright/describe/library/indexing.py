@@ -33,7 +33,7 @@ from graphwright.describe.language import (
 from graphwright.describe.library.advanced_indexing import from_start
 from graphwright.describe.library.shape import at
 
-maximum, minimum, differs = map(function, ("maximum", "minimum", "ne"))
+maximum, minimum, differs, floored = map(function, ("maximum", "minimum", "ne", "floordiv"))
 
 Index = Sequence[Int]
 
@@ -253,8 +253,10 @@ def scatter_reduce(
     def element(*i: Int) -> Expr:
         if reduce == "mean":
             total, count = arriving(Sum, 0, i), ones(Sum, 0, i)
-            mean = (x[i] + total) / (count + 1) if include_self else total / maximum(count, 1)
-            return where(arrives(i), mean, x[i])
+            if include_self:
+                total, count = x[i] + total, count + 1
+            divided = total / maximum(count, 1) if "float" in x.dtype else floored(total, count)
+            return where(arrives(i), divided, x[i])
         fold, neutral, join = FOLDS[reduce]
         value = arriving(fold, neutral, i)
         return join(x[i], value) if include_self else where(arrives(i), value, x[i])

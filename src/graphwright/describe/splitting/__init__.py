@@ -6,6 +6,7 @@ from graphwright.describe.splitting.splits import (
     Region,
     Slice,
     Split,
+    local_types,
     refusals,
     splits,
     splits_of,

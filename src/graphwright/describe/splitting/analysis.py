@@ -113,7 +113,7 @@ def _output_splits(trace: Trace, number: int) -> tuple[list[SymbolicSplit], list
     ]
     for expr in distinct(output.body):
         if isinstance(expr, Reduce):
-            combine = Combine(expr.reducer) if passes_partial(output.body, expr) else None
+            combine = _combine(trace, number, expr) if passes_partial(output.body, expr) else None
             candidates += [(v, combine) for v in expr.variables]
     for variable, join in candidates:
         try:
@@ -399,6 +399,13 @@ def _check_output_size(trace: Trace, out_size: Mapping[Symbol, Poly]) -> None:
 # -- reductions ----------------------------------------------------------------------------------
 
 
+def _combine(trace: Trace, number: int, reduction: Reduce | None = None) -> Combine:
+    """How partial results of a reduction combine; a lookup is a sum. Truth values add up as `or`."""
+    reducer = "sum" if reduction is None else reduction.reducer
+    is_bool = trace.output_dtypes[number] == "bool"
+    return Combine("any" if is_bool and reducer == "sum" else reducer)
+
+
 def passes_partial(expr: Expr, reduction: Reduce) -> bool:
     """Whether partial results of `reduction` pass through `expr`, to be combined afterwards."""
     if reduction.reducer in ("argmax", "argmin"):
@@ -457,7 +464,7 @@ def _lookups(trace: Trace, number: int) -> list[SymbolicSplit]:
                 index=f"{access.name}.{dim}",
                 reduced=True,
                 extent=size,
-                joins=(Combine("sum"),),
+                joins=(_combine(trace, number),),
                 cuts={(access.tensor, dim): Cut(_lo, _end - _lo, None, _lo)},
                 mask=mask,
                 equal=_mask_sizes(trace, number, mask),

@@ -3,7 +3,8 @@
 Three things must hold on any inputs, and all are checked by running the kernel itself:
 
 1. `reference`, which knows the description alone, gives what the kernel gives;
-2. so does the kernel run on the regions of a split's parts, and joined as the split says;
+2. so does the kernel run on the regions of a split's parts, and joined as the split says: the same
+   values, NaN included, of the same dtype;
 3. where the operator is said to be linear in arguments, it adds up: op(a1 + a2) = op(a1) + op(a2).
 
 Of a random operator only the types are checked, of the whole and of every part: PyTorch's kernels
@@ -25,14 +26,22 @@ from graphwright.describe import (
     Split,
     Types,
     linear_sets,
+    local_types,
     reference_of,
     require,
     splits_of,
     trace,
 )
 from graphwright.errors import WrongDescription
-from graphwright.ir import Attr, TensorType
-from graphwright.run.check.parts import HALF, Inputs, run_part, run_split, to_numpy, tolerance_of
+from graphwright.ir import Attr
+from graphwright.run.check.parts import (
+    HALF,
+    Inputs,
+    join_parts,
+    run_part,
+    to_numpy,
+    tolerance_of,
+)
 
 
 def check_operator(
@@ -63,30 +72,28 @@ def check_operator(
     types = types_of(inputs, call.outputs)
     derived = splits_of(description, attrs, types)
     traced = trace(description, attrs, types)
-    if traced.random:
-        call.check_types(types, derived, num_parts)
-        return derived
-    if values:
+    if values and not traced.random:
         arrays = [None if t is None else to_numpy(t) for t in inputs]
         evaluated = reference_of(description, _without_half(attrs), arrays, types)
-        call.compare("by its description", [torch.from_numpy(array.copy()) for array in evaluated])
+        made = [
+            torch.from_numpy(a.copy()).to(out) for a, out in zip(evaluated, outputs, strict=True)
+        ]
+        call.compare("by its description", made)
     for split in derived:
         for cuts in cut_positions(split, num_parts):
-            try:
-                joined = run_split(split, inputs, cuts)
-            except (RuntimeError, IndexError) as error:
-                raise WrongDescription(
-                    f"{op}: the kernel refuses a part along {split.index} cut at {cuts}: {error}"
-                ) from error
-            call.compare(f"from parts along {split.index} cut at {cuts}", joined)
+            results = call.run_parts(split, cuts)
+            if not traced.random:
+                where = f"from parts along {split.index} cut at {cuts}"
+                call.compare(where, join_parts(split.joins, results))
+    if traced.random:
+        return derived
     for arguments in linear_sets(traced):
         added = [t for t in (inputs[a] for a in arguments) if t is not None]
-        if any(t.dtype == torch.bool or not t.isfinite().all() for t in added):
-            continue  # truth values and infinities do not add up
-        if all("float" in t.dtype for t in types.outputs):
-            call.compare(
-                f"as a sum, being linear in arguments {sorted(arguments)},", call.added(arguments)
-            )
+        if not all(t.isfinite().all() for t in added):
+            continue  # infinities do not add up
+        call.compare(
+            f"as a sum, being linear in arguments {sorted(arguments)},", call.added(arguments)
+        )
     return derived
 
 
@@ -102,7 +109,8 @@ class _Call:
 
     def compare(self, how: str, outputs: Sequence[torch.Tensor]) -> None:
         for number, (want, got) in enumerate(zip(self.outputs, outputs, strict=True)):
-            if got.shape != want.shape or not self.close(got.to(want), want):
+            alike = (got.shape, got.dtype) == (want.shape, want.dtype)
+            if not alike or not self.close(got, want):
                 shapes = ", ".join(
                     "absent" if t is None else str(tensor_type(t)) for t in self.inputs
                 )
@@ -111,30 +119,26 @@ class _Call:
                     f"{dict(self.attrs)}:\n{got}\nagainst\n{want}"
                 )
 
-    def check_types(self, types: Types, splits: Sequence[Split], num_parts: Sequence[int]) -> None:
-        """The kernel makes the same types again, and those of a part's regions for the part."""
-        again = types_of(self.inputs, call_kernel(self.op, self.inputs, self.attrs))
-        if again != types:
-            raise WrongDescription(f"{self.op} is random: it makes {types} first and then {again}")
-        for split in splits:
-            for cuts in cut_positions(split, num_parts):
-                for lo, end in pairwise(cuts):
-                    part = split.part(lo, end)
-                    try:
-                        made = run_part(split, part, self.inputs)
-                    except (RuntimeError, IndexError) as error:
-                        raise WrongDescription(
-                            f"{self.op}: the kernel refuses [{lo}, {end}) of {split.index}: {error}"
-                        ) from error
-                    wanted = tuple(
-                        TensorType(tuple(piece.size for piece in region), t.dtype)
-                        for region, t in zip(part.outputs, types.outputs, strict=True)
-                    )
-                    if (got := tuple(map(tensor_type, made))) != wanted:
-                        raise WrongDescription(
-                            f"{self.op}: [{lo}, {end}) of {split.index} has the types {got}, not "
-                            f"{wanted}"
-                        )
+    def run_parts(self, split: Split, cuts: Sequence[int]) -> list[tuple[torch.Tensor, ...]]:
+        """What the kernel makes of every part: tensors of the part's own types, or an error."""
+        results: list[tuple[torch.Tensor, ...]] = []
+        for lo, end in pairwise(cuts):
+            part = split.part(lo, end)
+            try:
+                made = run_part(split, part, self.inputs)
+            except (RuntimeError, IndexError) as error:
+                raise WrongDescription(
+                    f"{self.op}: the kernel refuses a part along {split.index} cut at {cuts}, "
+                    f"[{lo}, {end}): {error}"
+                ) from error
+            wanted = local_types(split, part).outputs
+            if (got := tuple(map(tensor_type, made))) != wanted:
+                raise WrongDescription(
+                    f"{self.op}: a part along {split.index}, [{lo}, {end}), has the types {got}, "
+                    f"not {wanted}"
+                )
+            results.append(made)
+        return results
 
     def close(self, got: torch.Tensor, want: torch.Tensor) -> bool:
         """Alike to the tolerance; whole numbers and truth values are the same, or not."""

@@ -28,6 +28,7 @@ from graphwright.describe import (
     Split,
     Tiling,
 )
+from graphwright.errors import WrongDescription
 from graphwright.run.program import cut, find_rows, hide_rows, move_rows
 
 Inputs = Sequence[torch.Tensor | None]
@@ -62,7 +63,7 @@ def join_parts(
                 joined.append(combine(reducer, pieces))
             case Same():
                 if not all(_identical(piece, pieces[0]) for piece in pieces):
-                    raise RuntimeError("an output said to be the same in every part is not")
+                    raise WrongDescription("an output said to be the same in every part is not")
                 joined.append(pieces[0])
     return tuple(joined)
 

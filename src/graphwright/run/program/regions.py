@@ -80,12 +80,15 @@ def move_rows(index: torch.Tensor, held: torch.Tensor, low: int) -> torch.Tensor
 
 
 def hide_rows(value: torch.Tensor, held: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
-    """The value where rows are held, else 0; `dims` are those dims of it that the index has."""
+    """The value where rows are held, else 0; `dims` are those dims of it that the index has.
+
+    The 0 is written as False, which every dtype can hold: a mask of truth values stays one.
+    """
     order = sorted(range(len(dims)), key=lambda d: dims[d])
     shape = [1] * value.dim()
     for d in order:
         shape[dims[d]] = held.shape[d]
-    return torch.where(held.permute(order).reshape(shape), value, 0)
+    return torch.where(held.permute(order).reshape(shape), value, False)
 
 
 def own_memory(value: torch.Tensor) -> torch.Tensor:

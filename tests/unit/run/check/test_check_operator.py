@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from graphwright.describe import make_description
+from graphwright.describe import make_description, properties
 from graphwright.describe.language.syntax import Sum
 from graphwright.errors import InvalidCall, WrongDescription
 from graphwright.ir import TensorType
 from graphwright.run import check_operator, complete_call, infer_types
+from graphwright.run.check import parts
 
 PRECISIONS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -47,6 +48,24 @@ def test_a_tolerance_that_is_given_counts():
     inputs = [draw(4, 60, dtype=torch.float32), draw(60, 5, dtype=torch.float32)]
     with pytest.raises(WrongDescription):
         check_operator("aten.mm", {}, inputs, tolerance=1e-12)
+
+
+def test_a_part_of_another_dtype_is_wrong(monkeypatch):
+    monkeypatch.setattr(parts, "hide_rows", lambda value, held, dims: value.to(torch.int64))
+    table, index = draw(6, 3) > 0, torch.tensor([0, 4, 5])
+    with pytest.raises(
+        WrongDescription, match=r"along x.0, .* has the types .*int64.*, not .*bool"
+    ):
+        check_operator("aten.index_select", {"dim": 0}, [table, index])
+
+
+def test_truth_values_do_not_pass_on_as_terms():
+    for dtype, terms in ((torch.bool, 0), (torch.int64, 1)):
+        types = infer_types(
+            "aten._to_copy", [TensorType((4,), str(dtype)[6:])], {"dtype": "float64"}
+        )
+        attrs = complete_call("aten._to_copy", {"dtype": "float64"}, [0])[0]
+        assert len(properties("aten._to_copy", attrs, types).linear) == terms
 
 
 def test_parameters_of_a_model_can_be_given():
