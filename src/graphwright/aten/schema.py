@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from graphwright.aten.types import dtype_name, to_dtype
+from graphwright.aten.types import dtype_name, numbered_dtype, to_dtype
 from graphwright.ir import Attr
 
 Arguments: TypeAlias = dict[str, Any]
@@ -46,11 +46,19 @@ def parameters(overload: torch._ops.OpOverload) -> tuple[Parameter, ...]:
             name=argument.name,
             kind=_kind(argument.name, str(argument.real_type)),
             keyword=argument.kwarg_only,
-            default=argument.default_value,
+            default=_default(argument),
             required=not argument.has_default_value(),
         )
         for argument in overload._schema.arguments
     )
+
+
+def _default(argument: torch.Argument) -> object:
+    """Return a parameter's default; a schema gives that of a dtype as a number."""
+    value = argument.default_value
+    if "ScalarType" in str(argument.real_type) and isinstance(value, int):
+        return numbered_dtype(value)
+    return value
 
 
 def _kind(name: str, type_name: str) -> str:

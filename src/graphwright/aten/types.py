@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import torch
 
 from graphwright.ir import Attr, TensorType
@@ -21,6 +24,14 @@ def tensor_type(tensor: torch.Tensor) -> TensorType:
 def dtype_name(dtype: torch.dtype) -> str:
     """Return a dtype's name as the graph spells it: `float32`."""
     return str(dtype).removeprefix("torch.")
+
+
+@cache
+def numbered_dtype(number: int) -> torch.dtype:
+    """Return the dtype that a schema gives by its number, as the default of an argument."""
+    named = [dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)]
+    number_of: Any = torch.ops.prim.dtype
+    return next(dtype for dtype in named if number_of(torch.empty(0, dtype=dtype)) == number)
 
 
 def to_dtype(value: Attr) -> torch.dtype | None:

@@ -108,6 +108,11 @@ def some_dim(draw: Draw, rank: int) -> int:
     return draw(st.integers(0, max(rank, 1) - 1))
 
 
+def some_outputs(draw: Draw) -> tuple[bool, bool, bool]:
+    """Which of three gradients are asked for: at least one."""
+    return draw(st.tuples(*[st.booleans()] * 3).filter(any))
+
+
 def last_or_some_dim(draw: Draw, rank: int) -> int:
     """A dim, or -1."""
     return draw(st.integers(-1, max(rank, 1) - 1))

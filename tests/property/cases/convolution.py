@@ -1,4 +1,4 @@
-"""Convolutions and their gradients, one and two spatial dims, strides, padding, dilation, groups, both directions."""
+"""Convolutions and their gradients, one to three spatial dims, strides, padding, dilation, groups, both directions."""
 
 import torch
 from hypothesis import assume
@@ -9,7 +9,7 @@ from graphwright.aten.invoke import call_kernel
 
 
 def convolution_call(draw: Draw, bias: bool) -> Call:
-    rank = draw(st.integers(1, 2))
+    rank = draw(st.sampled_from([1, 1, 2, 2, 2, 3]))
     groups = draw(st.sampled_from([1, 1, 2, 3]))
     transposed = draw(st.booleans())
     stride, dilation, kernel = (
@@ -20,7 +20,7 @@ def convolution_call(draw: Draw, bias: bool) -> Call:
         draw(st.integers(0, max(s, d) - 1)) if transposed else 0
         for s, d in zip(stride, dilation, strict=True)
     )
-    sizes = tuple(draw(st.integers(3, 7)) for _ in range(rank))
+    sizes = tuple(draw(st.integers(3, 7 if rank < 3 else 4)) for _ in range(rank))
     for n, s, p, d, k, e in zip(sizes, stride, padding, dilation, kernel, extra, strict=True):
         out = (n - 1) * s - 2 * p + d * (k - 1) + e + 1 if transposed else n + 2 * p - d * (k - 1)
         assume(out >= 1)
@@ -38,7 +38,11 @@ def convolution_call(draw: Draw, bias: bool) -> Call:
 
 @case("aten.convolution")
 def convolution(draw: Draw) -> Call:
-    return convolution_call(draw, draw(st.booleans()))
+    attrs, inputs = convolution_call(draw, draw(st.booleans()))
+    if draw(st.integers(0, 4)) == 0:  # a list of one counts for all dims
+        for name in ("stride", "padding", "dilation", "output_padding"):
+            attrs[name] = attrs[name][:1] if len(set(attrs[name])) == 1 else attrs[name]
+    return attrs, inputs
 
 
 @case("graphwright.convolution_grad_input")

@@ -99,9 +99,14 @@ def permuted(draw: Draw) -> Call:
     return {"size": (size(draw), size(draw)), "physical_layout": (1, 0)}, []
 
 
+def some_dtype(draw: Draw) -> dict[str, object]:
+    """A dtype, or the schema's default, which is a number."""
+    return draw(st.sampled_from([{}, {"dtype": "int64"}, {"dtype": "int32"}]))
+
+
 @case("aten.randint")
 def randint(draw: Draw) -> Call:
-    return {"high": 4, "size": shape(draw), "dtype": "int64"}, []
+    return {"high": 4, "size": shape(draw)} | some_dtype(draw), []
 
 
 @case("aten.randint.low")
@@ -111,7 +116,7 @@ def randint_from(draw: Draw) -> Call:
 
 @case("aten.randperm")
 def randperm(draw: Draw) -> Call:
-    return {"n": size(draw), "dtype": "int64"}, []
+    return {"n": size(draw)} | some_dtype(draw), []
 
 
 @case("aten.multinomial")
@@ -134,7 +139,7 @@ def randint_like_from(draw: Draw) -> Call:
 def triangle_indices(draw: Draw) -> Call:
     row, col = size(draw), size(draw)
     offset = draw(st.integers(1 - row, col - 1))
-    return {"row": row, "col": col, "offset": offset, "dtype": "int64"}, []
+    return {"row": row, "col": col, "offset": offset} | some_dtype(draw), []
 
 
 calls("aten.log_normal aten.cauchy", floats)

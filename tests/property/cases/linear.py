@@ -1,8 +1,9 @@
 """Products of matrices and vectors, distances."""
 
+import torch
 from hypothesis import strategies as st
 
-from cases import Call, Draw, broadcastable, case, real, shape, size
+from cases import Call, Draw, boolean, broadcastable, case, real, shape, size
 from graphwright.aten.invoke import call_kernel
 
 
@@ -11,6 +12,12 @@ def scalars(draw: Draw) -> dict[str, object]:
         "beta": draw(st.sampled_from([1, 0.5, 0])),
         "alpha": draw(st.sampled_from([1, 2, -0.5])),
     }
+
+
+def added(draw: Draw, *dims: int) -> torch.Tensor:
+    """What is added to a product, perhaps with NaN, which a factor of 0 hides."""
+    c = real(draw, *broadcastable(draw, dims))
+    return torch.where(boolean(draw, *c.shape), c, torch.nan) if draw(st.booleans()) else c
 
 
 @case("aten.mm")
@@ -82,33 +89,33 @@ def linear(draw: Draw) -> Call:
 @case("aten.addmm")
 def addmm(draw: Draw) -> Call:
     m, n, k = (size(draw) for _ in range(3))
-    c = real(draw, *broadcastable(draw, (m, n)))
+    c = added(draw, m, n)
     return scalars(draw), [c, real(draw, m, k), real(draw, k, n)]
 
 
 @case("aten.baddbmm")
 def baddbmm(draw: Draw) -> Call:
     _, (a, b) = bmm(draw)
-    c = real(draw, *broadcastable(draw, (a.shape[0], a.shape[1], b.shape[2])))
+    c = added(draw, a.shape[0], a.shape[1], b.shape[2])
     return scalars(draw), [c, a, b]
 
 
 @case("aten.addbmm")
 def addbmm(draw: Draw) -> Call:
     _, (a, b) = bmm(draw)
-    return scalars(draw), [real(draw, *broadcastable(draw, (a.shape[1], b.shape[2]))), a, b]
+    return scalars(draw), [added(draw, a.shape[1], b.shape[2]), a, b]
 
 
 @case("aten.addmv")
 def addmv(draw: Draw) -> Call:
     _, (a, b) = mv(draw)
-    return scalars(draw), [real(draw, *broadcastable(draw, (a.shape[0],))), a, b]
+    return scalars(draw), [added(draw, a.shape[0]), a, b]
 
 
 @case("aten.addr")
 def addr(draw: Draw) -> Call:
     _, (a, b) = outer(draw)
-    return scalars(draw), [real(draw, *broadcastable(draw, (len(a), len(b)))), a, b]
+    return scalars(draw), [added(draw, len(a), len(b)), a, b]
 
 
 @case("aten.linalg_cross")

@@ -1,5 +1,6 @@
 """Margin losses of one row and of many, with every reduction, and their gradients."""
 
+import torch
 from hypothesis import strategies as st
 
 from cases import Call, Draw, case, integer, real, size
@@ -12,6 +13,8 @@ def multi_margin(draw: Draw) -> Call:
     x, target = real(draw, rows, classes), integer(draw, rows, high=classes)
     if draw(st.integers(0, 3)) == 0:
         x, target = x[0], target[0] if draw(st.booleans()) else target[:1]
+        if draw(st.booleans()):
+            x, target, classes = x[0], torch.zeros_like(target), 1
     weight = real(draw, classes) if draw(st.booleans()) else None
     attrs = {
         "p": draw(st.sampled_from([1, 2])),
@@ -34,6 +37,8 @@ def multilabel_margin(draw: Draw) -> Call:
     x, target = real(draw, rows, classes), integer(draw, rows, classes, low=-1, high=classes)
     if draw(st.integers(0, 3)) == 0:
         x, target = x[0], target[0]
+        if draw(st.booleans()):
+            x, target = x[0], target[0].clamp(max=0)
     return {"reduction": draw(st.integers(0, 2))}, [x, target]
 
 

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from cases import Call, Draw, case, last_or_some_dim, real, shape, size
+from cases import Call, Draw, case, last_or_some_dim, real, shape, size, some_outputs
 from graphwright.aten.invoke import call_kernel
 
 
@@ -57,7 +57,7 @@ def layer_norm_grad_input(draw: Draw) -> Call:
 def layer_norm_backward(draw: Draw) -> Call:
     attrs, (g, x, mean, rstd, _) = layer_norm_grad_input(draw)
     weight, bias = (real(draw, *attrs["normalized_shape"]) for _ in range(2))  # type: ignore[misc]
-    return {**attrs, "output_mask": (True, True, True)}, [g, x, mean, rstd, weight, bias]
+    return {**attrs, "output_mask": some_outputs(draw)}, [g, x, mean, rstd, weight, bias]
 
 
 @case("aten._fused_rms_norm")
@@ -86,7 +86,7 @@ def group_norm_backward(draw: Draw) -> Call:
     inputs = [real(draw, *x.shape), x, mean, rstd, real(draw, x.shape[1])]
     return {
         **{k: v for k, v in attrs.items() if k != "eps"},
-        "output_mask": (True, True, True),
+        "output_mask": some_outputs(draw),
     }, inputs
 
 

@@ -22,7 +22,9 @@ def constant_pad_nd(draw: Draw) -> Call:
 def padded(draw: Draw, rank: int, reflect: bool) -> Call:
     sizes = [size(draw, 2 if reflect else 1, 5 if rank < 3 else 3) for _ in range(rank)]
     limits = [n - 1 if reflect else 3 for n in reversed(sizes) for _ in range(2)]
-    padding = tuple(draw(st.integers(0, limit)) for limit in limits)
+    padding = tuple(draw(st.integers(-2, limit)) for limit in limits)
+    for n, front, back in zip(reversed(sizes), padding[::2], padding[1::2], strict=True):
+        assume(n + front + back >= 1)
     leading = [size(draw, 1, 3) for _ in range(draw(st.integers(1, 2)))]
     return {"padding": padding}, [real(draw, *leading, *sizes)]
 

@@ -61,6 +61,8 @@ def dims_of_floats(draw: Draw) -> Call:
 def logsumexp(draw: Draw) -> Call:
     dims, x = floating(draw)
     dim = some_dims(draw, len(dims)) or (0,)
+    if draw(st.booleans()):
+        x = torch.where(boolean(draw, *dims), x, draw(st.sampled_from([-torch.inf, torch.inf])))
     return {"dim": dim, "keepdim": draw(st.booleans())}, [x]
 
 

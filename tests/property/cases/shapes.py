@@ -113,8 +113,12 @@ def slicing(draw: Draw) -> tuple[tuple[int, ...], dict[str, object]]:
     dim = some_dim(draw, len(dims))
     start, end = sorted(draw(st.tuples(*[st.integers(0, dims[dim])] * 2)))
     assume(end > start)
+    if draw(st.integers(0, 2)) == 0:  # from the end, and beyond the edges
+        start -= dims[dim] + (draw(st.integers(0, 2)) if start == 0 else 0)
+        beyond = draw(st.sampled_from([1, 2**63 - 1 - end]))
+        end += beyond if end == dims[dim] else -dims[dim]
     return dims, {
-        "dim": dim,
+        "dim": draw(st.sampled_from([dim, dim - len(dims)])),
         "start": start,
         "end": end,
         "step": draw(st.sampled_from([1, 1, 2, 3])),
@@ -145,15 +149,17 @@ def slice_scatter(draw: Draw) -> Call:
 
 @case("aten.narrow")
 def narrow(draw: Draw) -> Call:
-    dims, attrs = slicing(draw)
-    length = attrs["end"] - attrs["start"]
-    return {"dim": attrs["dim"], "start": attrs["start"], "length": length}, [some(draw, dims)]
+    dims = shape(draw, 1, 3, high=7)
+    dim = signed(draw, len(dims))
+    start = draw(st.integers(-dims[dim], dims[dim] - 1))
+    length = draw(st.integers(1, dims[dim] - start % dims[dim]))
+    return {"dim": dim, "start": start, "length": length}, [some(draw, dims)]
 
 
 def selecting(draw: Draw) -> tuple[tuple[int, ...], dict[str, object]]:
     dims = shape(draw, 1, 4)
     dim = some_dim(draw, len(dims))
-    return dims, {"dim": dim, "index": draw(st.integers(0, dims[dim] - 1))}
+    return dims, {"dim": dim, "index": draw(st.integers(-dims[dim], dims[dim] - 1))}
 
 
 @case("aten.select.int")

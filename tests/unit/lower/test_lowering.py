@@ -237,6 +237,23 @@ def test_rows_of_a_table_of_truth_values(negated):
         programs(graph, make_plan(graph, THREE, {"found": "x.0", "made": "+0"}))
 
 
+def test_only_the_gradients_that_are_asked_for():
+    """A kernel that is asked for its second and third result has nothing in the place of the first."""
+    build = GraphBuilder()
+    rows, scale, column = (TensorType(s, "float64") for s in ((4, 6), (6,), (4, 1)))
+    given = {"g": rows, "x": rows, "mean": column, "rstd": column, "weight": scale, "bias": scale}
+    for name, type in given.items():
+        build.add_input(name, type)
+    attrs = {"normalized_shape": (6,), "output_mask": (False, True, True)}
+    op = "aten.native_layer_norm_backward"
+    build.add(op, list(given), attrs, [scale, scale], names=["for_weight", "for_bias"])
+    graph = build.build(["for_weight", "for_bias"])
+    (node,) = graph.nodes
+    for strategy in ({node.name: "b0"}, {}):
+        plan = make_plan(graph, TWO, strategy)
+        assert apart(graph, plan) < 1e-13
+
+
 def test_rows_of_a_table():
     table = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 4))
     index = torch.tensor([[0, 6, 3], [2, 2, 5]])

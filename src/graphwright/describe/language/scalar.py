@@ -67,6 +67,7 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "bitxor": np.bitwise_xor,
     "bitnot": np.invert,
     "cast": lambda a: a,
+    "ignored": lambda a: np.zeros((), np.asarray(a).dtype),
     "floordiv": np.floor_divide,
     "truncdiv": lambda a, b: np.trunc(np.true_divide(a, b)),
     "remainder": np.mod,

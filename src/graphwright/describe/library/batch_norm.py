@@ -19,7 +19,7 @@ from graphwright.describe.language import (
     function,
     ignored,
 )
-from graphwright.describe.library.normalisation import affine, square
+from graphwright.describe.library.normalisation import affine, square, wanted
 
 Element = Callable[..., Expr]
 sqrt = function("sqrt")
@@ -49,7 +49,7 @@ def nothing(_: Int) -> Expr:
 
 
 def with_unused(value: Expr, unused: Sequence[Tensor | None], c: Int) -> Expr:
-    """The value, reading unused statistics so that they are cut along the same channels."""
+    """The value, reading what is unused by channel, so that it is cut along the same channels."""
     return sum((ignored(t[c]) for t in unused if t is not None), start=value)
 
 
@@ -112,28 +112,34 @@ def batch_norm_functional(
 def batch_norm_backward(
     g: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, *,
-    train: bool, eps: float,
+    train: bool, eps: float, output_mask: Sequence[bool],
 ):  # fmt: skip
     others = (x.shape[0], *x.shape[2:])
     running = (running_mean, running_var)
-    (mean, spread), unused = ((save_mean, save_invstd), running) if train else (running, ())
+    mean, spread = (save_mean, save_invstd) if train else running
     assert mean is not None and spread is not None
+    unused = (mean, spread, weight, *(running if train else ()))
     invstd: Element = lambda c: spread[c] if train else inverse(spread[c], eps)
 
     def normal(n: Int, c: Int, *y: Int) -> Expr:
         return (x[(n, c, *y)] - mean[c]) * invstd(c)
 
     def grad_weight(c: Int) -> Expr:
-        total = Sum(lambda n, *y: g[(n, c, *y)] * normal(n, c, *y), over=others)
-        return with_unused(total, unused, c)
+        def term(n: Int, *y: Int) -> Expr:
+            return with_unused(g[(n, c, *y)] * normal(n, c, *y), unused, c)
+
+        return Sum(term, over=others)
 
     def grad_bias(c: Int) -> Expr:
-        return Sum(lambda n, *y: g[(n, c, *y)], over=(g.shape[0], *g.shape[2:]))
+        def term(n: Int, *y: Int) -> Expr:
+            return with_unused(g[(n, c, *y)] + ignored(x[(n, c, *y)]), unused, c)
+
+        return Sum(term, over=others)
 
     def grad_input(n: Int, c: Int, *y: Int) -> Expr:
-        own = g[(n, c, *y)]
+        own = g[(n, c, *y)] + ignored(x[(n, c, *y)])
         if train:
             own = own - (grad_bias(c) + normal(n, c, *y) * grad_weight(c)) / prod(others)
-        return affine(own * invstd(c), weight, None, [c])
+        return with_unused(affine(own * invstd(c), weight, None, [c]), unused, c)
 
-    return grad_input, grad_weight, grad_bias
+    return wanted(output_mask, grad_input, grad_weight, grad_bias)

@@ -22,6 +22,9 @@ def convolution(
     x: Tensor, w: Tensor, bias: Tensor | None, *, stride: Ints, padding: Ints, dilation: Ints,
     transposed: bool, output_padding: Ints, groups: Int, out: Tensor,
 ):  # fmt: skip
+    stride, padding, dilation, output_padding = per_dim(
+        x, stride, padding, dilation, output_padding
+    )
     if transposed:
         expect_sizes(x, w, out, stride, padding, dilation, output_padding)
     body = (spread if transposed else gather)(x, w, stride, padding, dilation, groups)
@@ -57,6 +60,11 @@ def convolution_grad_weight(
         ),
         over=[a.shape[0], *a.shape[2:]],
     )
+
+
+def per_dim(x: Tensor, *given: Ints) -> list[Ints]:
+    """Lists with an entry for each spatial dim; a list of one counts for all of them."""
+    return [tuple(values) * (x.rank - 2) if len(values) == 1 else values for values in given]
 
 
 def gather(

@@ -20,7 +20,7 @@ from graphwright.describe.language import (
     where,
     whole,
 )
-from graphwright.describe.library.shape import at, without
+from graphwright.describe.library.shape import at, first_of, without
 
 # -- side by side, and one written into another --------------------------------------------------
 
@@ -52,7 +52,8 @@ def stack(*xs: Tensor, dim: Int, out: Tensor):
 
 @describe("aten.slice_scatter")
 def slice_scatter(x: Tensor, src: Tensor, *, dim: Int, start: Int | None, step: Int):
-    d, first = int(dim) % x.rank, fixed(0 if start is None else start)
+    d = int(dim) % x.rank
+    first = fixed(first_of(start, x.shape[d]))
 
     def element(*i: Int) -> Expr:
         place = (i[d] - first) // step
@@ -65,7 +66,8 @@ def slice_scatter(x: Tensor, src: Tensor, *, dim: Int, start: Int | None, step: 
 @describe("aten.select_scatter")
 def select_scatter(x: Tensor, src: Tensor, *, dim: Int, index: Int):
     d = int(dim) % x.rank
-    return lambda *i: where(equal(i[d], fixed(index)), src[without(i, d)], x[i])
+    row = fixed(first_of(index, x.shape[d]))
+    return lambda *i: where(equal(i[d], row), src[without(i, d)], x[i])
 
 
 @describe("aten.diagonal_scatter")
@@ -80,13 +82,14 @@ def diagonal_scatter(x: Tensor, src: Tensor, *, offset: Int, dim1: Int, dim2: In
 @describe(
     "aten.slice_backward",
     input_sizes=lambda out: out.shape,
-    end=lambda g, dim, start, step: start + g.shape[dim] * step,
+    end=lambda g, out, dim, start, step: first_of(start, out.shape[dim]) + g.shape[dim] * step,
 )
 def slice_backward(g: Tensor, *, dim: Int, start: Int, step: Int, out: Tensor):
     d = int(dim) % g.rank
+    first = first_of(start, out.shape[d])
     if step == 1:
-        return lambda *i: g.pad(0)[at(i, d, i[d] - start)]
-    first = fixed(start)
+        return lambda *i: g.pad(0)[at(i, d, i[d] - first)]
+    first = fixed(first)
     return lambda *i: where(
         equal((i[d] - first) % step, 0), g.pad(0)[at(i, d, (i[d] - first) // step)], 0
     )
@@ -95,7 +98,8 @@ def slice_backward(g: Tensor, *, dim: Int, start: Int, step: Int, out: Tensor):
 @describe("aten.select_backward", input_sizes=lambda out: out.shape)
 def select_backward(g: Tensor, *, dim: Int, index: Int, out: Tensor):
     d = int(dim) % out.rank
-    return lambda *i: where(equal(i[d], fixed(index)), g[without(i, d)], 0)
+    row = fixed(first_of(index, out.shape[d]))
+    return lambda *i: where(equal(i[d], row), g[without(i, d)], 0)
 
 
 @describe("aten.diagonal_backward", input_sizes=lambda out: out.shape)

@@ -96,29 +96,34 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None):
     return element
 
 
+def times(beta: object, value: Expr) -> Expr:
+    """The product; 0 if beta is 0, whatever the value: the kernel does not read it then."""
+    return where(equal(beta, 0), 0, beta * value)
+
+
 @describe("aten.addmm")
 def addmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
-    return lambda i, j: beta * c[i, j] + alpha * Sum(lambda k: a[i, k] * b[k, j])
+    return lambda i, j: times(beta, c[i, j]) + alpha * Sum(lambda k: a[i, k] * b[k, j])
 
 
 @describe("aten.baddbmm")
 def baddbmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
-    return lambda n, i, j: beta * c[n, i, j] + alpha * Sum(lambda k: a[n, i, k] * b[n, k, j])
+    return lambda n, i, j: times(beta, c[n, i, j]) + alpha * Sum(lambda k: a[n, i, k] * b[n, k, j])
 
 
 @describe("aten.addbmm")
 def addbmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
-    return lambda i, j: beta * c[i, j] + alpha * Sum(lambda n, k: a[n, i, k] * b[n, k, j])
+    return lambda i, j: times(beta, c[i, j]) + alpha * Sum(lambda n, k: a[n, i, k] * b[n, k, j])
 
 
 @describe("aten.addmv")
 def addmv(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
-    return lambda i: beta * c[i] + alpha * Sum(lambda k: a[i, k] * b[k])
+    return lambda i: times(beta, c[i]) + alpha * Sum(lambda k: a[i, k] * b[k])
 
 
 @describe("aten.addr")
 def addr(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
-    return lambda i, j: beta * c[i, j] + alpha * a[i] * b[j]
+    return lambda i, j: times(beta, c[i, j]) + alpha * a[i] * b[j]
 
 
 @describe("aten.linalg_cross")

@@ -20,7 +20,9 @@ from graphwright.describe.language import (
     equal,
     fixed,
     function,
+    ignored,
     where,
+    whole,
 )
 
 Ints = Sequence[Int]
@@ -140,11 +142,13 @@ def layer_norm_grad_input(
 @describe("aten.native_layer_norm_backward")
 def layer_norm_backward(
     g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, *,
-    normalized_shape: Ints,
+    normalized_shape: Ints, output_mask: Sequence[bool],
 ):  # fmt: skip
     num_outer = x.rank - len(normalized_shape)
     outer = x.shape[:num_outer]
     ones = [0] * len(normalized_shape)
+    for n in x.shape[num_outer:]:
+        whole(n)
 
     def grad_weight(*i: Int) -> Expr:
         return Sum(
@@ -153,13 +157,14 @@ def layer_norm_backward(
         )
 
     def grad_bias(*i: Int) -> Expr:
-        return Sum(lambda *b: g[(*b, *i)], over=g.shape[:num_outer])
+        def term(*b: Int) -> Expr:
+            row = (*b, *ones)
+            return g[(*b, *i)] + ignored(x[(*b, *i)]) + ignored(mean[row]) + ignored(rstd[row])
 
-    return (
-        layer_norm_grad_input(g, x, mean, rstd, weight, normalized_shape=normalized_shape),
-        grad_weight,
-        grad_bias,
-    )
+        return Sum(term, over=outer)
+
+    grad_input = layer_norm_grad_input(g, x, mean, rstd, weight, normalized_shape=normalized_shape)
+    return wanted(output_mask, grad_input, grad_weight, grad_bias)
 
 
 @describe("aten._fused_rms_norm")
@@ -208,8 +213,9 @@ def group_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, *, group: 
 
 @describe("aten.native_group_norm_backward", **GROUP_SIZES)
 def group_norm_backward(
-    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, *, group: Int
-):
+    g: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, *, group: Int,
+    output_mask: Sequence[bool],
+):  # fmt: skip
     size = fixed(x.shape[1] // group)
     inner = (size, *x.shape[2:])
 
@@ -234,9 +240,9 @@ def group_norm_backward(
         return Sum(lambda n, *y: g[(n, c, *y)] * normal(n, c, c // size, *y), over=outer)
 
     def grad_bias(c: Int) -> Expr:
-        return Sum(lambda n, *y: g[(n, c, *y)], over=(g.shape[0], *g.shape[2:]))
+        return Sum(lambda n, *y: g[(n, c, *y)] + ignored(normal(n, c, c // size, *y)), over=outer)
 
-    return grad_input, grad_weight, grad_bias
+    return wanted(output_mask, grad_input, grad_weight, grad_bias)
 
 
 # -- shared --------------------------------------------------------------------------------------
@@ -245,6 +251,11 @@ def group_norm_backward(
 def square(value: Expr) -> Expr:
     """The value times itself."""
     return value * value
+
+
+def wanted(output_mask: Sequence[bool], *gradients: Element) -> list[Element]:
+    """The gradients that a kernel is asked for; it returns no others."""
+    return [gradient for gradient, asked in zip(gradients, output_mask, strict=True) if asked]
 
 
 def affine(value: Expr, weight: Tensor | None, bias: Tensor | None, i: Ints) -> Expr:

@@ -95,14 +95,17 @@ def padded(
     "aten.reflection_pad3d_backward",
 )
 def reflection_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
-    """An element collects its own position in g and its reflections on both sides."""
+    """An element collects its own position in g and its reflections on both sides.
+
+    Negative padding crops: an element whose position g does not have collects nothing there.
+    """
 
     def images(i: Int, n: Int, front: Int, back: Int) -> list[Branch]:
         before = (i >= 1) & (i <= front)
         behind = (i >= n - 1 - back) & (i <= n - 2)
         return [(True, i + front), (before, front - i), (behind, 2 * (n - 1) - i + front)]
 
-    sides, first = pairs(padding), x.rank - len(padding) // 2
+    sides, first = expected_pairs(g, x, padding), x.rank - len(padding) // 2
 
     def element(*i: Int) -> Expr:
         choices = [
@@ -110,7 +113,7 @@ def reflection_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
             for k, n, side in zip(i[first:], x.shape[first:], sides, strict=True)
         ]
         terms = [
-            where_all([c for c, _ in branches], g[(*i[:first], *(at for _, at in branches))])
+            where_all([c for c, _ in branches], g.pad(0)[(*i[:first], *(at for _, at in branches))])
             for branches in product(*choices)
         ]
         return reduce(Expr.__add__, terms) + ignored(x[i])
@@ -125,26 +128,33 @@ def reflection_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
 )
 def replication_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
     """An element collects its own position in g; the edges also the padding beyond them."""
-    sides, first = pairs(padding), x.rank - len(padding) // 2
+    sides, first = expected_pairs(g, x, padding), x.rank - len(padding) // 2
 
     def element(*i: Int) -> Expr:
         def collect(dim: int, index: tuple[Int | int, ...]) -> Expr:
             if dim == x.rank:
-                return g[index]
+                return g.pad(0)[index]
             k, n, (front, back) = i[dim], x.shape[dim], sides[dim - first]
-            own = collect(dim + 1, (*index, k + front))
-            before = Sum(lambda t: collect(dim + 1, (*index, t)), over=front)
-            behind = Sum(lambda t: collect(dim + 1, (*index, t + front + n)), over=back)
-            return own + where(equal(k, 0), before, 0) + where(equal(k, n - 1), behind, 0)
+            total = collect(dim + 1, (*index, k + front))
+            if front > 0:
+                before = Sum(lambda t: collect(dim + 1, (*index, t)), over=front)
+                total = total + where(equal(k, 0), before, 0)
+            if back > 0:
+                behind = Sum(lambda t: collect(dim + 1, (*index, t + front + n)), over=back)
+                total = total + where(equal(k, n - 1), behind, 0)
+            return total
 
         return collect(first, i[:first]) + ignored(x[i])
 
     return element
 
 
-def pairs(padding: Ints) -> list[tuple[Int, Int]]:
-    """(front, back) for each padded dim, in the order of dims."""
-    return list(zip(padding[::2], padding[1::2], strict=True))[::-1]
+def expected_pairs(g: Tensor, x: Tensor, padding: Ints) -> list[tuple[Int, Int]]:
+    """(front, back) for each padded dim, in the order of dims; the kernel expects g to have both."""
+    sides = list(zip(padding[::2], padding[1::2], strict=True))[::-1]
+    for dim, (front, back) in enumerate(sides, start=-len(sides)):
+        expect(g.shape[dim], x.shape[dim] + front + back)
+    return sides
 
 
 def where_all(conditions: Sequence[Expr | bool], value: Expr) -> Expr:

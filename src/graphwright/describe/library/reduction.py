@@ -33,7 +33,7 @@ Dims = Sequence[Int] | Int | None
 Element = Callable[..., Expr]
 
 exp, log, sqrt, absolute, maximum = map(function, ("exp", "log", "sqrt", "abs", "maximum"))
-differs, isnan, power, truncated = map(function, ("ne", "isnan", "pow", "int"))
+differs, isinf, isnan, power, truncated = map(function, ("ne", "isinf", "isnan", "pow", "int"))
 
 
 def reduced_dims(x: Tensor, dim: Dims) -> list[int]:
@@ -176,7 +176,8 @@ def std_mean(x: Tensor, *, dim: Dims, keepdim: bool, correction: object):
 @describe("aten.logsumexp")
 def logsumexp(x: Tensor, *, dim: Dims, keepdim: bool):
     def element(*i: Int) -> Expr:
-        top = fold(Max, x, dim, keepdim)(*i)
+        largest = fold(Max, x, dim, keepdim)(*i)
+        top = where(isinf(largest), 0, largest)  # only -inf: exp(-inf - -inf) would be NaN
         return log(fold(Sum, x, dim, keepdim, lambda v: exp(v - top))(*i)) + top
 
     return element

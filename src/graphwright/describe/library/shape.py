@@ -101,22 +101,25 @@ def as_strided(x: Tensor, *, stride: Ints, storage_offset: Int | None, out: Tens
 
 @describe(
     "aten.slice.Tensor",
-    end=lambda out, dim, start, step: (0 if start is None else start) + out.shape[dim] * step,
+    end=lambda x, out, dim, start, step: first_of(start, x.shape[dim]) + out.shape[dim] * step,
 )
 def slice_tensor(x: Tensor, *, dim: Int, start: Int | None, step: Int):
-    d, first = int(dim) % x.rank, 0 if start is None else start
+    d = int(dim) % x.rank
+    first = first_of(start, x.shape[d])
     return lambda *i: x[at(i, d, i[d] * step + first)]
 
 
 @describe("aten.narrow", length=lambda out, dim: out.shape[dim])
 def narrow(x: Tensor, *, dim: Int, start: Int):
     d = int(dim) % x.rank
-    return lambda *i: x[at(i, d, i[d] + start)]
+    first = first_of(start, x.shape[d])
+    return lambda *i: x[at(i, d, i[d] + first)]
 
 
 @describe("aten.select.int")
 def select(x: Tensor, *, dim: Int, index: Int):
-    return lambda *i: x[within(i, int(dim) % x.rank, index)]
+    d = int(dim) % x.rank
+    return lambda *i: x[within(i, d, first_of(index, x.shape[d]))]
 
 
 @describe("aten.split_with_sizes", split_sizes=lambda outs, dim: [o.shape[dim] for o in outs])
@@ -258,6 +261,16 @@ def triu(x: Tensor, *, diagonal: Int):
 def at(index: Sequence[Int], dim: int, value: Int | int) -> tuple[Int | int, ...]:
     """`index` with its entry in `dim` replaced."""
     return (*index[:dim], value, *index[dim + 1 :])
+
+
+def first_of(start: Int | int | None, size: Int) -> Int | int:
+    """Where a slice begins: a negative start counts from the end, and none is beyond an edge."""
+    if start is None:
+        return 0
+    first = start + size if start < 0 else start
+    if first < 0:
+        return 0
+    return size if first > size else first
 
 
 def without(index: Sequence[Int], dim: int) -> tuple[Int, ...]:

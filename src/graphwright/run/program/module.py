@@ -163,6 +163,9 @@ class _Builder:
         places = [n for n, r in enumerate(returns) if str(r.type) == "Tensor"]
         if len(returns) == 1:  # a list of tensors
             places = list(range(len(call.outputs)))
+        asked = call.attrs.get("output_mask")
+        if isinstance(asked, tuple):  # there is nothing in the place of the others
+            places = [n for n, is_asked in enumerate(asked) if is_asked]
         return [self._emit(operator.getitem, made, n) for n in places[: len(call.outputs)]]
 
     def _constant(self, constant: Constant) -> None:
