@@ -1,6 +1,6 @@
 """The border between graph names and PyTorch: overloads, kernels, batches, optimizers, replay."""
 
-from graphwright.aten import attention, kernels  # they register what they define
+from graphwright.aten import attention, grouped, kernels  # they register what they define
 from graphwright.aten.autocast import casting, check_autocast, surrounding, without_autocast
 from graphwright.aten.batches import (
     BatchDim,

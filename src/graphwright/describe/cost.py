@@ -10,7 +10,7 @@ to one row v, so v adds no loop; ``where(t % stride == 0, ...)`` keeps one value
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -105,7 +105,7 @@ class _Counter:
             self.visit(value, outer, divisors + more)
             return
         match expr:
-            case Call("cast", _):
+            case Call("cast" | "ignored", _) | Call("add", (_, Call("ignored", _))):
                 pass
             case Call("where", (condition, *_)) if not _reads(condition):
                 pass  # the choice is known in advance, so it costs nothing
@@ -125,6 +125,9 @@ class _Counter:
         free = _in_order(expr)
         variables = tuple(dict.fromkeys((*free, *more)))
         if variables:
+            absent = {self.extents[v] for v in self.extents.keys() - set(variables)}
+            chosen = absent - {self.extents[v] for v in variables}
+            divisors = tuple(d for d in divisors if d not in chosen)  # done once for all of them
             names = {v: Poly.of(Symbol(f"@{n}")) for n, v in enumerate(free)}
             number = self.numbers.setdefault(rename_bound(expr, names), len(self.numbers))
             self.loops.append(_Loop(number, variables, divisors))
@@ -133,7 +136,8 @@ class _Counter:
         """If `expr` selects a value where equalities hold: the value, and one in how many it is."""
         match expr:
             case Call("where", (condition, value, Const(0))):
-                ratios = [self._ratio(test) for test in conjuncts(condition)]
+                tests = conjuncts(condition)
+                ratios = [*map(self._ratio, tests), self._neighbours(tests)]
                 known = tuple(ratio for ratio in ratios if ratio is not None)
                 return (value, known) if known else None
             case _:
@@ -150,6 +154,16 @@ class _Counter:
                     return self.extents[atom]
             case _:
                 pass
+        return None
+
+    def _neighbours(self, tests: Sequence[Expr]) -> Poly | None:
+        """An index lies between neighbouring bounds ``x[e]``, ``x[e + 1]``: for one e of all."""
+        read = [e for test in tests for e in children(test) if isinstance(e, Access)]
+        if len(read) != 2 or read[0].tensor != read[1].tensor or len(read[0].index) != 1:
+            return None
+        (low,), (high,) = read[0].index, read[1].index
+        if isinstance(low, Poly) and isinstance(high, Poly) and high - low == 1:
+            return self.extents.get(low.atom) if isinstance(low.atom, Symbol) else None
         return None
 
 

@@ -1,6 +1,7 @@
 """Composite kernels taken apart, so that splitting the batch stays exact."""
 
 from graphwright.capture.decompose import (  # they register what they define
+    experts,
     losses,
     normalisation,
     pooling,

@@ -19,6 +19,9 @@ from graphwright.ir import DTYPE_BYTES, Attr, TensorType
 _LOW, _HIGH = 0.1, 0.9
 _RUN = 64
 
+_BOUNDS = {"graphwright.grouped_mm": 2, "graphwright.grouped_mm_grad_weight": 2}
+"""These have an input of bounds, by which the rows of the first input are shared evenly."""
+
 _PIVOTS = frozenset({"aten.linalg_lu_solve", "aten.lu_unpack", "aten.linalg_ldl_solve"})
 """These count rows from 1."""
 
@@ -38,6 +41,10 @@ def sample_inputs(
         tensor = _sample(type, ranges.get(position, 1), generator)
         if ones and _is_integer(type.dtype):
             tensor = torch.ones_like(tensor)
+        if position == _BOUNDS.get(op):
+            rows = inputs[0].shape[0]  # type: ignore[union-attr]
+            shares = torch.arange(tensor.numel(), device=device) * rows // (tensor.numel() - 1)
+            tensor = shares.to(tensor.dtype)
         inputs.append(_positive_definite(tensor) if "cholesky" in op else tensor)
     return inputs
 
