@@ -9,11 +9,20 @@ that only CPUs have. These are the same two operators from their definition, reg
 Where PyTorch has a fused kernel for it (no mask, no float64), that one runs; otherwise the scores
 are materialised. Results lie in memory as the CPU's do, batch, sequence, heads, width, which
 compiled programs take for granted.
+
+Causal attention is an operator of our own: a part of the queries has to know where it begins.
+
+    graphwright.causal_attention             query l sees the keys m <= l + first
+    graphwright.causal_attention_backward    its gradients
+
+From the first query on it is PyTorch's causal kernel. A later part gets the keys that it sees, and
+a mask for them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -70,6 +79,45 @@ def attention_backward(
     )
 
 
+def causal_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return the output and the normaliser; the first query is the one of key number `first`."""
+    if first == 0:
+        return _ATTENTION(query, key, value, 0.0, True, scale=scale)
+    mask = _causal_mask(query, key, first)
+    key, value = (x[:, :, : mask.shape[1]] for x in (key, value))
+    return _ATTENTION(query, key, value, 0.0, False, attn_mask=mask, scale=scale)
+
+
+def causal_attention_backward(
+    grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    *, scale: float | None = None, first: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the gradients of query, key and value."""
+    if first == 0:
+        return _BACKWARD(grad_out, query, key, value, out, logsumexp, 0.0, True, scale=scale)
+    mask = _causal_mask(query, key, first)
+    seen = mask.shape[1]
+    if seen == 0:
+        return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+    grads = _BACKWARD(
+        grad_out, query, key[:, :, :seen], value[:, :, :seen], out, logsumexp, 0.0, False,
+        attn_mask=mask, scale=scale,
+    )  # fmt: skip
+    unseen = (0, 0, 0, key.shape[2] - seen)
+    for_key, for_value = (torch.nn.functional.pad(x, unseen) for x in grads[1:])
+    return grads[0], _laid_out(for_key), _laid_out(for_value)
+
+
+def _causal_mask(query: Tensor, key: Tensor, first: int) -> Tensor:
+    """What is added to the scores of the keys that any query sees: 0, or -inf for later keys."""
+    num_queries = query.shape[2]
+    num_seen = min(max(first + num_queries, 0), key.shape[2])
+    mask = query.new_full((num_queries, num_seen), -math.inf)
+    return mask.triu(first + 1)
+
+
 def _for_each_head(query: Tensor, shared: Tensor) -> Tensor:
     """Keys or values for every head of the queries, where several heads share one."""
     return shared.repeat_interleave(query.shape[1] // shared.shape[1], dim=1)
@@ -123,7 +171,28 @@ def _laid_out(value: Tensor) -> Tensor:
     return value.transpose(1, 2).contiguous().transpose(1, 2)
 
 
-_LIBRARY = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
 _NAME = "_scaled_dot_product_flash_attention_for_cpu"
+_ATTENTION: Callable[..., tuple[Tensor, Tensor]] = getattr(torch.ops.aten, _NAME)
+_BACKWARD: Callable[..., tuple[Tensor, Tensor, Tensor]] = getattr(
+    torch.ops.aten, f"{_NAME}_backward"
+)
+
+_LIBRARY = torch.library.Library("aten", "IMPL", "CUDA")  # type: ignore[no-untyped-call]
 _LIBRARY.impl(_NAME, attention)  # type: ignore[no-untyped-call]
 _LIBRARY.impl(f"{_NAME}_backward", attention_backward)  # type: ignore[no-untyped-call]
+
+_OURS = torch.library.Library("graphwright", "FRAGMENT")  # type: ignore[no-untyped-call]
+_OPTIONS = "*, float? scale=None, int first=0"
+for _kernel, _tensors, _results in (
+    (causal_attention, ("query", "key", "value"), 2),
+    (
+        causal_attention_backward,
+        ("grad_out", "query", "key", "value", "out", "logsumexp"),
+        3,
+    ),
+):
+    _given = ", ".join(f"Tensor {tensor}" for tensor in _tensors)
+    _made = ", ".join(["Tensor"] * _results)
+    _OURS.define(f"{_kernel.__name__}({_given}, {_OPTIONS}) -> ({_made})")  # type: ignore[no-untyped-call]
+    _OURS.impl(_kernel.__name__, _kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"graphwright::{_kernel.__name__}", _kernel, lib=_OURS)

@@ -24,6 +24,24 @@ def attention(draw: Draw) -> Call:
     return {"is_causal": is_causal, "scale": scale, "dropout_p": 0.0}, [*inputs, mask]
 
 
+CAUSAL = "graphwright.causal_attention"
+
+
+@case(CAUSAL)
+def causal_attention(draw: Draw) -> Call:
+    attrs, inputs = attention(draw)
+    return {"scale": attrs["scale"], "first": draw(st.integers(0, 4))}, inputs[:3]
+
+
+@case(CAUSAL + "_backward")
+def causal_attention_backward(draw: Draw) -> Call:
+    attrs, inputs = causal_attention(draw)
+    out, logsumexp = call_kernel(CAUSAL, inputs, attrs)
+    if draw(st.booleans()):  # as for a part of the keys
+        attrs["first"] = draw(st.integers(-8, 4))
+    return attrs, [real(draw, *out.shape), *inputs, out, logsumexp]
+
+
 @case(FORWARD + "_backward")
 def attention_backward(draw: Draw) -> Call:
     attrs, inputs = attention(draw)

@@ -6,7 +6,10 @@
 Forward splits along batch, heads and queries. The backward kernel recomputes the weights as
 ``exp(score - logsumexp)``, so it splits along queries (summing the gradients of keys and values)
 and along keys (summing that of the queries). All tensors need the same width, so it does not split.
-With a causal mask the position of a query is a value, and only batch and heads split.
+
+With a causal mask the position of a query is a value. PyTorch's kernel takes the first query for
+that of the first key, so only batch and heads split; `graphwright.causal_attention`, which capture
+writes, is told the position of its ``first`` query, and queries split: each part gets all keys.
 
 If n query heads share one key head, query head h uses key head ``h // n``, and heads split between
 these groups.
@@ -58,29 +61,45 @@ def scaling(q: Tensor, scale: float | None) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """The score of query l of head h and key m of key head j, before the softmax."""
+    """The score of query l of head h and key m of key head j, before the softmax.
+
+    `first` is the position of the first query if no query sees later keys, else None.
+    """
 
     q: Tensor
     k: Tensor
-    mask: Tensor | None
-    is_causal: bool
     scale: float | None
+    mask: Tensor | None = None
+    first: Int | int | None = None
 
     def __call__(self, b: Int, h: Int, j: Int, l: Int, m: Int) -> Expr:
         product = Sum(lambda e: self.q[b, h, l, e] * self.k[b, j, m, e])
         product = product * scaling(self.q, self.scale)
         if self.mask is not None:
             product = product + self.mask[b, h, l, m]
-        return where(m <= l, product, float("-inf")) if self.is_causal else product
+        if self.first is None:
+            return product
+        return where(m - l <= self.first, product, float("-inf"))
 
 
 @describe("aten._scaled_dot_product_flash_attention_for_cpu")
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, is_causal: bool, scale: float | None
 ):
+    score = Scores(q=q, k=k, scale=scale, mask=mask, first=0 if is_causal else None)
+    return attend(score, v)
+
+
+@describe("graphwright.causal_attention")
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None, first: Int):
+    return attend(Scores(q=q, k=k, scale=scale, first=first), v)
+
+
+def attend(score: Scores, v: Tensor) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
+    """The values weighted by the scores, and the logarithm of each query's normaliser."""
+    q, k = score.q, score.k
     expect(v.shape[3], q.shape[3])
     heads = Heads(q, k)
-    score = Scores(q=q, k=k, mask=mask, is_causal=is_causal, scale=scale)
 
     def weights(b: Int, h: Int, l: Int) -> tuple[Callable[[Int], Expr], Expr, Expr]:
         j = heads.of_keys(h)
@@ -104,8 +123,24 @@ def attention_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, mask: Tensor | None,
     *, is_causal: bool, scale: float | None,
 ):  # fmt: skip
+    score = Scores(q=q, k=k, scale=scale, mask=mask, first=0 if is_causal else None)
+    return attention_gradients(score, g, v, out, logsumexp)
+
+
+@describe("graphwright.causal_attention_backward")
+def causal_attention_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, *,
+    scale: float | None, first: Int,
+):  # fmt: skip
+    return attention_gradients(Scores(q=q, k=k, scale=scale, first=first), g, v, out, logsumexp)
+
+
+def attention_gradients(
+    score: Scores, g: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor
+) -> tuple[Callable[..., Expr], ...]:
+    """The gradients of queries, keys and values."""
+    q, k, scale = score.q, score.k, score.scale
     heads = Heads(q, k)
-    score = Scores(q=q, k=k, mask=mask, is_causal=is_causal, scale=scale)
 
     def weight(b: Int, h: Int, j: Int, l: Int, m: Int) -> Expr:
         return exp(score(b, h, j, l, m) - logsumexp[b, h, l])

@@ -4,6 +4,9 @@
     out1    = Sum(k: x[k])         split k cuts x in the same way; combines by sum
     out2[j] = z[j]                 reads no tensor that is cut: the same in every part
 
+If one output is cut at multiples of n where another is cut anywhere (n query heads share one key
+head), the first one's split is counted in steps of n, and cuts the same regions (`in_units`).
+
 An output agrees with a joint split if the tensors that it reads have exactly the cuts of its own
 split, and the sizes and attributes that it uses exactly the changes of its own split (`_agrees`).
 """
@@ -32,11 +35,15 @@ def join_outputs(
     """The splits that serve all outputs, and the reasons why the others do not."""
     if len(per_output) == 1:
         return per_output[0], []
+    choices = [[*own, *(w for s in own if (w := s.in_units()) is not None)] for own in per_output]
     joined: dict[object, SymbolicSplit] = {}
     refused: list[Refusal] = []
     for number, candidates in enumerate(per_output):
         for split in candidates:
-            joint = _join_from(trace, per_output, number, split)
+            joint = _join_from(trace, choices, number, split)
+            wider = split.in_units()
+            if joint is None and wider is not None:
+                joint = _join_from(trace, choices, number, wider)
             if joint is None:
                 refused.append(Refusal(split.index, "the outputs need different regions"))
             else:
@@ -65,6 +72,7 @@ def _join_from(
     return replace(
         merged,
         joins=joins,
+        units=tuple(Poly.const(1) if own is None else own.units[0] for own in chosen),
         equal=merged.equal.union(*(_empty_if_same(trace, n) for n in same)),
     )
 

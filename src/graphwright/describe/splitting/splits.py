@@ -88,6 +88,11 @@ class Split:
         return next((j.reducer for j in self.joins if isinstance(j, Combine)), None)
 
     @property
+    def units(self) -> tuple[int, ...]:
+        """For each output, how many of its elements one step of the index is."""
+        return tuple(int(unit.evaluate(self.call.values)) for unit in self.symbolic.units)
+
+    @property
     def max_parts(self) -> int:
         """The largest number of non-empty parts."""
         return -(-self.extent // self.quantum)
@@ -339,10 +344,10 @@ def _part(split: Split, lo: int, end: int) -> Part:
         inputs.append(tuple(region))
     outputs = tuple(
         tuple(
-            Slice(lo, end) if join == Concat(dim) else Slice(0, size)
+            Slice(lo * unit, end * unit) if join == Concat(dim) else Slice(0, size)
             for dim, size in enumerate(t.shape)
         )
-        for join, t in zip(split.joins, call.types.outputs, strict=True)
+        for join, unit, t in zip(split.joins, split.units, call.types.outputs, strict=True)
     )
     return Part(
         lo=lo,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphwright.describe.splitting.scatter import Mask
 from graphwright.symbolic import Kind, Poly, Symbol
@@ -61,6 +61,37 @@ class SymbolicSplit:
     """Quantities that the regions assume to be 0 or more; other calls do not have this split."""
     equal: frozenset[tuple[Poly, Poly]] = frozenset()
     """Pairs of sizes that must be equal in a call: extents of outputs, a mask and its tensor."""
+    units: tuple[Poly, ...] = (Poly.const(1),)
+    """For each output, how many of its elements one step of the index is."""
+
+    def in_units(self) -> SymbolicSplit | None:
+        """The same split counted in its aligned steps: ``h`` cut at multiples of n as ``n * j``."""
+        if len(self.aligned) != 1 or self.mask is not None:
+            return None
+        ((shift, unit),) = self.aligned
+        if shift != Poly.of(LO) or len(self.units) != 1:
+            return None
+        wider = {LO: Poly.of(LO) * unit, END: Poly.of(END) * unit}
+        last = (Poly.const(-1) // unit).atom  # is -1: (n * end - 1) // n is end - 1
+
+        def widen(poly: Poly) -> Poly:
+            known = poly.substitute(wider)
+            return known.map_atoms(lambda a: Poly.const(-1) if a == last else Poly.of(a))
+
+        cuts = {
+            place: Cut(widen(cut.start), widen(cut.length), cut.fill, widen(cut.first))
+            for place, cut in self.cuts.items()
+        }
+        return replace(
+            self,
+            extent=self.extent // unit,
+            cuts=cuts,
+            attrs={symbol: widen(value) for symbol, value in self.attrs.items()},
+            aligned=frozenset(),
+            not_negative=self.not_negative | {unit - 1},
+            equal=self.equal | {(self.extent % unit, Poly.const(0))},
+            units=(self.units[0] * unit,),
+        )
 
 
 @dataclass(frozen=True, slots=True)

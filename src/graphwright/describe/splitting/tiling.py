@@ -174,9 +174,9 @@ def _cut_cached(split: Split, call: int, num_parts: int) -> _Cut:
         assert region is not None
         region[:, dim, 0], region[:, dim, 1] = start, stop
     outputs = [np.repeat(_whole(t), num_parts, axis=0) for t in types.outputs]
-    for region, join in zip(outputs, split.joins, strict=True):
+    for region, join, unit in zip(outputs, split.joins, split.units, strict=True):
         if isinstance(join, Concat):
-            region[:, join.dim, 0], region[:, join.dim, 1] = low, end
+            region[:, join.dim, 0], region[:, join.dim, 1] = low * unit, end * unit
     signature = [end - low]
     signature += [_evaluate(c.length, values, num_parts) for c in symbolic.cuts.values()]
     signature += [_evaluate(poly, values, num_parts) for poly in symbolic.attrs.values()]
