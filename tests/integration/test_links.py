@@ -56,6 +56,34 @@ def test_many_collectives_under_way_at_once(near, monkeypatch):
     assert gw.launch(2, timeout=HANG)(many_at_once, 100) == [expected] * 2
 
 
+def extremes():
+    """NaN of any rank is in every maximum and minimum, of every dtype, whatever the way."""
+    here = world()
+    links = GroupLinks([BOTH])
+    nan, inf = torch.nan, torch.inf
+    terms = ([nan, 1.0, 2.0, -inf, 5.0], [3.0, nan, -1.0, -inf, inf])
+    expected = {"max": [nan, nan, 2.0, -inf, inf], "min": [nan, nan, -1.0, -inf, 5.0]}
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        for reducer, whole in expected.items():
+            mine, want = (torch.tensor(v, dtype=dtype) for v in (terms[here.rank], whole))
+            total = links.collect(collective("all_reduce", reducer=reducer), mine.clone()).wait()
+            torch.testing.assert_close(total, want, equal_nan=True, rtol=0, atol=0)
+            parts = collective("reduce_scatter", 2, 3, reducer=reducer)
+            own = links.collect(parts, mine.clone()).wait()
+            torch.testing.assert_close(
+                own, want.split([2, 3])[here.rank], equal_nan=True, rtol=0, atol=0
+            )
+    links.close()
+    return links.near is not None
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_no_maximum_loses_a_nan(near, monkeypatch):
+    monkeypatch.setenv(SWITCH, str(int(near)))
+    expected = near and sys.platform.startswith("linux")
+    assert gw.launch(2, timeout=HANG)(extremes) == [expected] * 2
+
+
 def one_apart(away):
     """Three ranks, of which one may be elsewhere, so that all talk over sockets: gathers, scattered and whole sums, and messages around."""
     if int(os.environ["RANK"]) == away:

@@ -1,7 +1,8 @@
 """Collectives and exchanges of a program over the process groups of torch.distributed.
 
     all_reduce        in place where nobody reads the terms afterwards, several small ones at once;
-                      PyTorch's own, or on one machine `reductions`
+                      PyTorch's own, or on one machine `reductions`; of maxima the NaN apart, which
+                      PyTorch's own may lose
     all_gather,       Gloo: messages between pairs of ranks (`messages`)
     reduce_scatter    NCCL: its own, along the first dim, where it gathers and scatters
     exchange          messages
@@ -117,8 +118,11 @@ class GroupLinks:
             return get
         functional: Any = torch.ops._c10d_functional
         name, operation = self.names[what.group], _OPERATIONS[what.reducer]
-        reduced = functional.all_reduce_(value, operation, name)
-        return partial(functional.wait_tensor, reduced)
+
+        def begin(term: torch.Tensor) -> Callable[[], torch.Tensor]:
+            return partial(functional.wait_tensor, functional.all_reduce_(term, operation, name))
+
+        return begin(value) if keeps_nan(what, value) else with_nan(what, value, begin)
 
     def _all_gather(self, what: Collective, value: torch.Tensor) -> Pending:
         functional: Any = torch.ops._c10d_functional
@@ -130,11 +134,16 @@ class GroupLinks:
         functional: Any = torch.ops._c10d_functional
         given, operation = parted(value, what.sizes, what.dim), _OPERATIONS[what.reducer]
         count, size = len(what.group), what.sizes[what.group.index(dist.get_rank())]
-        begun = functional.reduce_scatter_tensor(given, operation, count, self.names[what.group])
+        scatter = functional.reduce_scatter_tensor
+
+        def begin(terms: torch.Tensor) -> Callable[[], torch.Tensor]:
+            begun = scatter(terms, operation, count, self.names[what.group])
+            return partial(functional.wait_tensor, begun)
+
+        found = begin(given) if keeps_nan(what, value) else with_nan(what, given, begin)
 
         def get() -> torch.Tensor:
-            found: torch.Tensor = functional.wait_tensor(begun)
-            return found.narrow(0, 0, size).movedim(0, what.dim).contiguous()
+            return found().narrow(0, 0, size).movedim(0, what.dim).contiguous()
 
         return Waiting(get, given)
 
@@ -177,6 +186,26 @@ class GroupLinks:
         name = self.names.get(self.everyone)
         registry: Any = distributed_c10d
         return None if name is None else registry._resolve_process_group(name)
+
+
+# -- the largest of some numbers and NaN is NaN ----------------------------------------------------
+
+
+def keeps_nan(what: Collective, value: torch.Tensor) -> bool:
+    """Whether a reduction by Gloo or NCCL makes NaN of any NaN; their maxima and minima do not."""
+    return what.reducer not in ("max", "min") or not value.is_floating_point()
+
+
+def with_nan(
+    what: Collective,
+    value: torch.Tensor,
+    begin: Callable[[torch.Tensor], Callable[[], torch.Tensor]],
+) -> Callable[[], torch.Tensor]:
+    """Begin a maximum or minimum of the numbers, and one of where there is NaN; wait for both."""
+    none, mark = (-torch.inf, 1) if what.reducer == "max" else (torch.inf, -1)
+    nan = value.isnan()
+    numbers, marks = begin(value.masked_fill(nan, none)), begin(nan.to(torch.int8) * mark)
+    return lambda: numbers().masked_fill(marks() == mark, torch.nan)
 
 
 # -- from values to what NCCL gathers and scatters, and back -------------------------------------
