@@ -1,9 +1,11 @@
 """Composite kernels taken apart, so that splitting the batch stays exact."""
 
 from graphwright.capture.decompose import (  # they register what they define
+    attention,
     experts,
     losses,
     normalisation,
     pooling,
+    strided,
 )
 from graphwright.capture.decompose.composites import DECOMPOSITIONS

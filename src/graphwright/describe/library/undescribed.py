@@ -24,7 +24,8 @@ leave_undescribed(
     "aten._fused_rms_norm_backward",
 )
 leave_undescribed(
-    "writes into the memory of its argument by strides, which a graph does not have",
+    "writes into memory by strides, which a graph does not have; capture writes slices, "
+    "permutations or an index instead",
     "aten.as_strided_scatter",
 )
 leave_undescribed(
