@@ -90,17 +90,21 @@ def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
     """The sets of arguments in which every output is jointly linear, smallest first.
 
     ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither. Truth
-    values do not add up: True + True is True, and 2 after a conversion.
+    values do not add up: True + True is True, and 2 after a conversion; nor do 8-bit floats.
     """
-    if "bool" in trace.output_dtypes:
+    if not all(map(_adds_up, trace.output_dtypes)):
         return ()
     used = sorted(
         {e.tensor for o in trace.outputs for e in distinct(o.body) if isinstance(e, Access)}
-        - {n for n, dtype in enumerate(trace.input_dtypes) if dtype == "bool"}
+        - {n for n, dtype in enumerate(trace.input_dtypes) if dtype and not _adds_up(dtype)}
     )
     sizes = range(1, len(used) + 1) if len(used) <= 4 else (1, len(used))
     groups = (frozenset(group) for size in sizes for group in combinations(used, size))
     return tuple(g for g in groups if all(degree(o.body, g) == 1 for o in trace.outputs))
+
+
+def _adds_up(dtype: str) -> bool:
+    return dtype != "bool" and not dtype.startswith("float8")
 
 
 def is_elementwise(trace: Trace) -> bool:

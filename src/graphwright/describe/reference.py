@@ -60,7 +60,7 @@ def reference_of(
 
 
 def _numpy_dtype(dtype: str) -> np.dtype[np.generic]:
-    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+    return np.dtype("float32" if dtype == "bfloat16" or dtype.startswith("float8") else dtype)
 
 
 class _Evaluator:

@@ -93,6 +93,19 @@ def addmm(draw: Draw) -> Call:
     return scalars(draw), [c, real(draw, m, k), real(draw, k, n)]
 
 
+@case("aten._scaled_mm")
+def scaled_mm(draw: Draw) -> Call:
+    m, n, k = size(draw), draw(st.sampled_from([3, 16, 40])), draw(st.sampled_from([5, 16, 48]))
+    dtype = draw(st.sampled_from([torch.float8_e4m3fn, torch.float8_e5m2]))
+    a, b = real(draw, m, k).to(dtype), real(draw, n, k).to(dtype).t()
+    by_row = draw(st.booleans())
+    shapes = [(m, 1), (1, n)] if by_row else [draw(st.sampled_from([(), (1,)]))] * 2
+    scales = [real(draw, *s, low=0.5).float() for s in shapes]
+    out = draw(st.sampled_from(["bfloat16", "float32", None if not by_row else "bfloat16"]))
+    bias = real(draw, n).to(getattr(torch, out)) if out and draw(st.booleans()) else None
+    return {"out_dtype": out, "use_fast_accum": False}, [a, b, *scales, bias, None]
+
+
 @case("aten.baddbmm")
 def baddbmm(draw: Draw) -> Call:
     _, (a, b) = bmm(draw)

@@ -47,6 +47,7 @@ from graphwright.describe.language.syntax import (
     fixed,
     function,
     ignored,
+    in_multiples,
     instead,
     number,
     random,

@@ -16,7 +16,8 @@ attributes that it uses. It returns one lambda per output, from indices to the e
 - ``x.pad(0)[i - 1]`` defines the values outside of x; ``x[idx[i], j]`` is a data-dependent index;
   ``i // n`` and ``i % n`` express reshapes; ``x[b, :, :]`` is a slice, for an `Opaque` function.
 - `fixed(n)` is a quantity that every part of a split keeps (the channels of one group);
-  ``expect(n, formula)`` says that the kernel computes the size n itself, for a part too.
+  ``expect(n, formula)`` says that the kernel computes the size n itself, for a part too;
+  ``in_multiples(n, 16)`` that it wants a part's size to be a multiple of 16.
 - A keyword-only argument ``out`` (or ``outs``) is the output, for its shape.
 """
 
@@ -55,6 +56,7 @@ class Tracing:
     fixed: dict[Symbol, Poly] = field(default_factory=dict)
     extents: dict[Symbol, Poly] = field(default_factory=dict)
     expected: list[Poly] = field(default_factory=list)
+    multiples: list[tuple[Poly, int]] = field(default_factory=list)
     indices: set[Symbol] = field(default_factory=set)
     reals: dict[str, float] = field(default_factory=dict)
     pinned: dict[str, float] = field(default_factory=dict)
@@ -362,6 +364,11 @@ def expect(size: Int, formula: Int) -> None:
 def whole(size: Int) -> None:
     """Keep this size in every part of a split: the kernel treats a smaller one differently."""
     expect(size, fixed(size))
+
+
+def in_multiples(size: Int, of: int) -> None:
+    """Cut this size only at multiples of a number, as some kernels want their memory."""
+    TRACING.get().multiples.append((_poly(size), of))
 
 
 def equal(a: object, b: object) -> Expr:

@@ -59,6 +59,7 @@ class Trace:
     guards: tuple[tuple[str, Poly, bool | int], ...]
     fixed: Mapping[Symbol, Poly]
     expected: tuple[Poly, ...]
+    multiples: tuple[tuple[Poly, int], ...]
     skeleton: object
     pinned: Mapping[str, float]
     input_dtypes: tuple[str | None, ...]
@@ -155,6 +156,7 @@ def _run(
         tuple(dict.fromkeys(tracing.guards)),
         tracing.fixed,
         tuple(tracing.expected),
+        tuple(tracing.multiples),
         skeleton,
         tracing.pinned,
         tuple(None if t is None else t.dtype for t in types.inputs),

@@ -18,8 +18,11 @@ from graphwright.describe.language import (
     describe,
     equal,
     function,
+    in_multiples,
     where,
+    whole,
 )
+from graphwright.describe.library.advanced_indexing import everything
 
 Ints = Sequence[Int]
 
@@ -104,6 +107,44 @@ def times(beta: object, value: Expr) -> Expr:
 @describe("aten.addmm")
 def addmm(c: Tensor, a: Tensor, b: Tensor, *, beta, alpha):
     return lambda i, j: times(beta, c[i, j]) + alpha * Sum(lambda k: a[i, k] * b[k, j])
+
+
+@describe("aten._scaled_mm")
+def scaled_mm(
+    a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None,
+    scale_result: Tensor | None, *, out: Tensor,
+):  # fmt: skip
+    """8-bit floats with a scale for each matrix, or for each row of a and column of b."""
+    if not (is_scale(scale_a, a.shape[0], 0) and is_scale(scale_b, b.shape[1], 1)):
+        given = [t for t in (a, b, scale_a, scale_b, bias, scale_result) if t is not None]
+        made = Opaque("product scaled by blocks")(*map(everything, given))
+        return lambda i, j: made[i, j]
+    if scale_result is not None or "float8" in out.dtype:
+        whole(a.shape[1])  # parts of a sum would be rounded to 8 bits before they are added
+    for size in (a.shape[1], b.shape[1]):
+        in_multiples(size, 16)  # as the kernels of GPUs want it
+
+    def element(i: Int, j: Int) -> Expr:
+        total = Sum(lambda k: a[i, k] * b[k, j])
+        value = total * scale_at(scale_a, i, 0) * scale_at(scale_b, j, 1)
+        return value if bias is None else value + bias[j]
+
+    return element
+
+
+def is_scale(scale: Tensor, size: Int, dim: int) -> bool:
+    """Whether a scale is one number, or one for each element of a dim of a matrix."""
+    if all(n == 1 for n in scale.shape):
+        return True
+    return scale.rank == 2 and scale.shape[dim] == size and scale.shape[1 - dim] == 1
+
+
+def scale_at(scale: Tensor, i: Int, dim: int) -> Expr:
+    """The scale of an element of a dim."""
+    index: list[Int | int] = [0] * scale.rank
+    if any(n != 1 for n in scale.shape):
+        index[dim] = i
+    return scale[tuple(index)]
 
 
 @describe("aten.baddbmm")

@@ -193,12 +193,17 @@ def _split_shifted(
             joins=(join,),
             cuts=cuts,
             attrs=attrs,
-            aligned=frozenset(shift.aligned),
+            aligned=frozenset(shift.aligned | _multiples(trace, {**sizes, **attrs})),
             mask=scatter.mask if scatter is not None else None,
             not_negative=_not_negative(moved),
             equal=_mask_sizes(trace, number, scatter.mask) if scatter else frozenset(),
         )
     raise failure
+
+
+def _multiples(trace: Trace, local: Mapping[Symbol, Poly]) -> set[tuple[Poly, Poly]]:
+    """What cuts must be multiples of, for sizes that a part has no more."""
+    return {(_lo, Poly.const(of)) for size, of in trace.multiples if size.substitute(local) != size}
 
 
 def _not_negative(moved: Mapping[tuple[int, int], list[_Read]]) -> frozenset[Poly]:

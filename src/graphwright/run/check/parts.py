@@ -161,18 +161,21 @@ def combine(reducer: str, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.from_numpy(np.asarray(total)).to(pieces[0])
 
 
-HALF = frozenset({"bfloat16", "float16"})
-"""The dtypes in which kernels store, but do not add up."""
+def is_small(dtype: str) -> bool:
+    """Whether kernels store floats in a dtype, but do not add them up in it."""
+    return dtype in ("bfloat16", "float16") or dtype.startswith("float8")
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """The values of a tensor; those of half precision in single, as NumPy has no bfloat16."""
-    half = str(tensor.dtype).removeprefix("torch.") in HALF
-    return (tensor.detach().float() if half else tensor.detach()).cpu().numpy()
+    """The values of a tensor; those of small floats in single, as NumPy does not have them all."""
+    small = is_small(str(tensor.dtype).removeprefix("torch."))
+    return (tensor.detach().float() if small else tensor.detach()).cpu().numpy()
 
 
 def tolerance_of(*tensors: torch.Tensor) -> float:
     """How far two ways to compute the same may differ, by the least precise dtype involved."""
     rounded = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
     coarse = max((torch.finfo(dtype).eps for dtype in rounded), default=0.0)
+    if coarse > 1e-2:  # 8 bits: one step
+        return coarse
     return 2e-2 if coarse > 1e-6 else 1e-4 if coarse > 1e-12 else 1e-9
