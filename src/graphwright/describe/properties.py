@@ -90,9 +90,11 @@ def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
     """The sets of arguments in which every output is jointly linear, smallest first.
 
     ``a * b`` gives {a} and {b}; ``a + b`` gives {a, b}: both must be partial, or neither. Truth
-    values do not add up: True + True is True, and 2 after a conversion; nor do 8-bit floats.
+    values do not add up: True + True is True, and 2 after a conversion; nor do 8-bit floats, or
+    whole numbers that were rounded.
     """
-    if not all(map(_adds_up, trace.output_dtypes)):
+    outputs = range(len(trace.outputs))
+    if not all(map(_adds_up, trace.output_dtypes)) or any(rounds(trace, n) for n in outputs):
         return ()
     used = sorted(
         {e.tensor for o in trace.outputs for e in distinct(o.body) if isinstance(e, Access)}
@@ -101,6 +103,21 @@ def linear_sets(trace: Trace) -> tuple[frozenset[int], ...]:
     sizes = range(1, len(used) + 1) if len(used) <= 4 else (1, len(used))
     groups = (frozenset(group) for size in sizes for group in combinations(used, size))
     return tuple(g for g in groups if all(degree(o.body, g) == 1 for o in trace.outputs))
+
+
+def rounds(trace: Trace, number: int) -> bool:
+    """Whether an output of whole numbers is computed from fractions, and so is not additive."""
+    if not trace.output_dtypes[number].startswith(("int", "uint")):
+        return False
+    for expr in distinct(trace.outputs[number].body):
+        match expr:
+            case Call("div", _) | Scalar():
+                return True
+            case Const(float() as value) if not value.is_integer():
+                return True
+            case _:
+                pass
+    return False
 
 
 def _adds_up(dtype: str) -> bool:

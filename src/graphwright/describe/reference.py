@@ -54,6 +54,9 @@ def reference_of(
     extents = {v: int(extent.evaluate(values)) for v, extent in traced.extents.items()}
     results: list[Array] = []
     for output, out_type in zip(traced.outputs, types.outputs, strict=True):
+        if 0 in out_type.shape:
+            results.append(np.empty(out_type.shape, _numpy_dtype(out_type.dtype)))
+            continue
         array = _Evaluator(output, attrs, inputs, values, extents).run()
         results.append(np.asarray(array).astype(_numpy_dtype(out_type.dtype)))
     return tuple(results)

@@ -42,7 +42,8 @@ calls("aten.zeros_like aten.ones_like", anything, dtype=st.none() | DTYPE)
 def arange_step(draw: Draw) -> Call:
     start, step = draw(st.sampled_from([0, 3, -2, 0.5])), draw(st.sampled_from([1, 2, -3, 0.5]))
     end = start + step * size(draw) - draw(st.sampled_from([0, 0, step / 2 if step % 1 else 0]))
-    return {"start": start, "end": end, "step": step, "dtype": "float64"}, []
+    dtype = draw(st.sampled_from(["float64", "float64", "int64"])) if step % 1 == 0 else "float64"
+    return {"start": start, "end": end, "step": step, "dtype": dtype}, []
 
 
 @case("aten.arange.start")

@@ -33,14 +33,17 @@ def _integer(x: Array) -> Array:
 def _quiet(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(*args: Array) -> Array:
         with np.errstate(all="ignore"):
-            return function(*args)
+            made = function(*args)
+            if np.asarray(made).dtype == np.float16:  # NumPy has it for functions of truth values
+                made = function(*(np.asarray(a, dtype=float) for a in args))
+            return made
 
     return run
 
 
 _SAME_NAME = """
     abs cos cosh ceil exp expm1 floor fmax fmin fmod hypot isinf isnan log log10 log1p log2
-    logaddexp maximum minimum round sign signbit sin sinh sqrt tan tanh trunc copysign where
+    logaddexp maximum minimum round signbit sin sinh sqrt tan tanh trunc copysign where
 """
 """Functions that have the same name in NumPy."""
 
@@ -51,7 +54,7 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "mul": np.multiply,
     "div": np.true_divide,
     "pow": lambda a, b: np.power(*_powers(a, b)),
-    "neg": np.negative,
+    "neg": lambda a: np.negative(_number(a)),
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,
@@ -73,6 +76,7 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "remainder": np.mod,
     "shiftleft": np.left_shift,
     "shiftright": np.right_shift,
+    "sign": lambda a: np.nan_to_num(np.sign(_number(a)), nan=0),
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
@@ -94,7 +98,12 @@ FUNCTIONS = {name: _quiet(function) for name, function in _NUMPY.items()}
 
 def _arithmetic(a: Array, b: Array) -> tuple[Array, Array]:
     """Booleans as 0 and 1, as in PyTorch."""
-    return (np.asarray(a) + 0, np.asarray(b) + 0) if _boolean(a) and _boolean(b) else (a, b)
+    return (_number(a), _number(b)) if _boolean(a) and _boolean(b) else (a, b)
+
+
+def _number(a: Array) -> Array:
+    """A boolean as 0 or 1."""
+    return np.asarray(a) + 0 if _boolean(a) else np.asarray(a)
 
 
 def _boolean(a: Array) -> bool:

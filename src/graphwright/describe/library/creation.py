@@ -19,6 +19,7 @@ from graphwright.describe.language import (
     Tensor,
     describe,
     equal,
+    function,
     instead,
     random,
     where,
@@ -78,8 +79,15 @@ elementwise("aten.ones_like", lambda x: where(True, 1, x))
 
 
 @describe("aten.arange.start_step", end=lambda start, step, out: start + out.shape[0] * step)
-def arange_step(*, start: Number, step: Number):
+def arange_step(*, start: Number, step: Number, out: Tensor):
+    if "int" in out.dtype:  # the kernel converts both before it counts
+        start, step = whole_number(start), whole_number(step)
     return lambda i: start + i * step
+
+
+def whole_number(value: Number) -> Number:
+    """A real attribute without its fraction."""
+    return function("int")(value) if isinstance(value, Expr) else value
 
 
 @describe("aten.arange.start", end=lambda start, out: start + out.shape[0])

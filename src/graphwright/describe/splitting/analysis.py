@@ -48,7 +48,7 @@ from graphwright.describe.language import (
     size_symbol,
     walk,
 )
-from graphwright.describe.properties import degree
+from graphwright.describe.properties import degree, rounds
 from graphwright.describe.splitting.outputs import join_outputs
 from graphwright.describe.splitting.scatter import Mask, Scatter, find_scatter
 from graphwright.describe.splitting.symbolic_split import (
@@ -113,7 +113,10 @@ def _output_splits(trace: Trace, number: int) -> tuple[list[SymbolicSplit], list
     ]
     for expr in distinct(output.body):
         if isinstance(expr, Reduce):
-            combine = _combine(trace, number, expr) if passes_partial(output.body, expr) else None
+            passes = passes_partial(output.body, expr)
+            if expr.reducer == "sum" and expr is not output.body and rounds(trace, number):
+                passes = False  # what each part rounds does not add up
+            combine = _combine(trace, number, expr) if passes else None
             candidates += [(v, combine) for v in expr.variables]
     for variable, join in candidates:
         try:

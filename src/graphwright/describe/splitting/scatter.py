@@ -52,7 +52,8 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
     """Recognise a scatter along `variable` by an index tensor.
 
     The index must only be compared with the variable, to choose between 0 and a value linear in a
-    source that is read nowhere else. Then a 0 in the source has the effect of a failed comparison.
+    source, and in nothing else, that is read nowhere else. Then a 0 in the source has the effect of
+    a failed comparison.
     """
     if variable not in output.variables or not any(
         isinstance(e, Call) and _compared(e, variable) for e in distinct(output.body)
@@ -89,7 +90,9 @@ def find_scatter(output: Lambda, variable: Symbol) -> Scatter | None:
         if len(own) != len(inside) or len(places) != 1:
             continue
         dims = [d for d in places.pop() if d is not None]
-        if len(dims) == len(positions) and all(degree(v, {source}) == 1 for v in chosen):
+        alone = all(a.tensor == source for v in chosen for a in walk(v) if isinstance(a, Access))
+        linear = all(degree(v, {source}) == 1 for v in chosen)
+        if len(dims) == len(positions) and linear and alone:  # 0 times another's NaN is NaN
             return Scatter(len(comparisons), Mask(index.tensor, tuple(dims), source))
     return None
 
