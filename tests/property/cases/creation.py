@@ -63,7 +63,8 @@ def arange(draw: Draw) -> Call:
 
 @case("aten.linspace")
 def linspace(draw: Draw) -> Call:
-    return {"start": draw(NUMBER), "end": draw(NUMBER), "steps": size(draw), "dtype": "float64"}, []
+    dtype = draw(st.sampled_from(["float64", "float64", "int64"]))
+    return {"start": draw(NUMBER), "end": draw(NUMBER), "steps": size(draw), "dtype": dtype}, []
 
 
 @case("aten.eye")

@@ -133,7 +133,7 @@ def _run(
         for name, restate in description.restated.items():
             if name in given and name not in inspect.signature(restate).parameters:
                 given[name] = restate_attr(restate, names, tensors, outs, given)
-        given |= {"out": outs[0], "outs": outs}
+        given |= {"out": outs[0] if outs else None, "outs": outs}
         result = description.function(
             *tensors, **{n: given[n] for n in description.attrs if n in given}
         )
@@ -187,7 +187,8 @@ def restate_attr(
     attrs: Mapping[str, object],
 ) -> object:
     """Recompute an attribute from shapes; `tensors` and `outs` need only a ``shape``."""
-    known = {**attrs, **dict(zip(names, tensors, strict=True)), "out": outs[0], "outs": outs}
+    out = outs[0] if outs else None
+    known = {**attrs, **dict(zip(names, tensors, strict=True)), "out": out, "outs": outs}
     return restate(*(known[parameter] for parameter in inspect.signature(restate).parameters))
 
 

@@ -101,8 +101,13 @@ def arange():
 
 
 @describe("aten.linspace")
-def linspace(*, start: Number, end: Number, steps: Int):
-    return lambda i: start if steps == 1 else start + i * ((end - start) / (steps - 1))
+def linspace(*, start: Number, end: Number, steps: Int, out: Tensor):
+    if "int" in out.dtype:  # the kernel converts both before it divides
+        start, end = whole_number(start), whole_number(end)
+    if steps == 1:
+        return lambda i: start
+    step = (end - start) / (steps - 1)
+    return lambda i: where(i < steps // 2, start + i * step, end - (steps - 1 - i) * step)
 
 
 @describe("aten.eye", "aten.eye.m")

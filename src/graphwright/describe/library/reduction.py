@@ -178,7 +178,8 @@ def logsumexp(x: Tensor, *, dim: Dims, keepdim: bool):
     def element(*i: Int) -> Expr:
         largest = fold(Max, x, dim, keepdim)(*i)
         top = where(isinf(largest), 0, largest)  # only -inf: exp(-inf - -inf) would be NaN
-        return log(fold(Sum, x, dim, keepdim, lambda v: exp(v - top))(*i)) + top
+        real = (lambda v: v) if "float" in x.dtype else lambda v: v * 1.0
+        return log(fold(Sum, x, dim, keepdim, lambda v: exp(real(v) - top))(*i)) + top
 
     return element
 
