@@ -443,8 +443,13 @@ class InvalidCheckpoint(CheckpointError):
 
     A checkpoint is a folder with `graphwright.json` and one `.distcp` file per writing process:
     copy them all. ``latest(directory)`` returns the newest complete one. A newer format version
-    needs a newer Graphwright.
+    needs a newer Graphwright. `partly_loaded`: some tensors have its values, others do not, so a
+    step has to load another one before it goes on.
     """
+
+    def __init__(self, message: str, *, partly_loaded: bool = False) -> None:
+        super().__init__(message)
+        self.partly_loaded = partly_loaded
 
 
 class CheckpointMismatch(CheckpointError):

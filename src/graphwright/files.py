@@ -1,8 +1,11 @@
-"""Read and write whole files atomically.
+"""Read and write whole files atomically; folders that go when their process does.
 
 A file is written under a temporary name in the same folder, flushed to disk and renamed over the
-old one. If anything fails, the temporary file is removed and the old one stays unchanged. Files
-whose names end in `.gz` are compressed.
+old one, whose mode it keeps. If anything fails, the temporary file is removed and the old one stays
+unchanged. A symbolic link stays one: what it leads to is replaced. Only plain files are replaced,
+never a device or a pipe. Files whose names end in `.gz` are compressed.
+
+What is read is limited: a few bytes of gzip can grow to any size.
 """
 
 from __future__ import annotations
@@ -10,15 +13,22 @@ from __future__ import annotations
 import gzip
 import os
 import secrets
+import shutil
+import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import IO
 
 from graphwright.errors import GraphFileError, GraphFormatError, GraphwrightError
 
 _GZIP_LEVEL = 6
+MAX_READ_BYTES = 1 << 28
+"""The largest file that is read, as it is and decompressed: 20 times the largest graph so far."""
+
+_SCRATCH, _UNLOCKED = "graphwright-run-", ".graphwright-new-"
 
 
 @contextmanager
@@ -27,10 +37,16 @@ def writing(
 ) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears at `path` only when it is complete."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        mode = _mode_to_keep(target)
+        if mode is not None and not stat.S_ISREG(mode):
+            raise failure(f"cannot write {path}: it is not a plain file; give another name")
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         try:
             with temporary.open("xb") as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), stat.S_IMODE(mode))
                 if path.suffix == ".gz":  # mtime=0: the same content gives the same bytes
                     with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
                         yield packed  # type: ignore[misc]
@@ -38,7 +54,7 @@ def writing(
                     yield file
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -47,6 +63,14 @@ def writing(
             f"cannot write {path}: {error.strerror or error}; check that its folder "
             "exists and has room"
         ) from error
+
+
+def _mode_to_keep(path: Path) -> int | None:
+    """Kind and mode of the file that is replaced, None where there is none."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
@@ -59,16 +83,77 @@ def read_whole(path: str | Path) -> bytes:
     """Return the decompressed content of a file."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_READ_BYTES + 1)
     except OSError as error:
         raise GraphFileError(
             f"cannot read {path}: {error.strerror or error}; check the path"
         ) from error
-    if path.suffix != ".gz":
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
+    if path.suffix == ".gz":
+        data = _decompress(path, data)
+    if len(data) > MAX_READ_BYTES:
         raise GraphFormatError(
-            f"{path} is not a complete gzip file ({error}); save the graph again"
+            f"{path} has more than {MAX_READ_BYTES >> 20} MiB, more than Graphwright writes; it is "
+            "not one of its files"
+        )
+    return data
+
+
+def _decompress(path: Path, data: bytes) -> bytes:
+    """The content of all members of a gzip file, up to one byte more than may be read."""
+    parts, left = [], MAX_READ_BYTES + 1
+    try:
+        while data and left:
+            member = zlib.decompressobj(wbits=31)
+            parts.append(member.decompress(data, left))
+            left -= len(parts[-1])
+            if left and not member.eof:
+                raise EOFError("it ends too early")
+            data = member.unused_data.lstrip(b"\0")
+    except (EOFError, zlib.error) as error:
+        raise GraphFormatError(
+            f"{path} is not a complete gzip file ({error}); save it again"
         ) from error
+    return b"".join(parts)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that only this user can enter, for as long as the block runs.
+
+    Those that killed processes of this user have left are removed.
+    """
+    for left in Path(gettempdir()).glob(f"{_SCRATCH}*"):
+        remove_abandoned(left)
+    made = Path(mkdtemp(prefix=_UNLOCKED))
+    lock = lock_folder(made)
+    try:
+        made = made.rename(made.with_name(f"{_SCRATCH}{secrets.token_hex(8)}"))
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(lock)
+
+
+def lock_folder(folder: Path) -> int:
+    """Hold a folder for as long as this process lives; returns what has to be closed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    with suppress(ImportError, OSError):  # without locks, what is left behind stays
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove a folder whose owner, this user's process, no longer lives."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(descriptor)

@@ -1,5 +1,6 @@
 """Checkpoints that cannot be written, read or used: what is said, and that nothing is lost or changed."""
 
+import io
 import json
 import os
 import resource
@@ -7,10 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis.strategies import data, integers, lists
 from torch import nn
 
 from graphwright.errors import (
@@ -23,8 +27,9 @@ from graphwright.errors import (
 )
 from graphwright.ir import TensorType
 from graphwright.plans import Mesh, Sharding, replicated
+from graphwright.run.checkpoint import DamagedCheckpoint, load_step
 from graphwright.run.checkpoint.save_load import latest, load, load_into_module, save
-from graphwright.run.checkpoint.shards import Shard
+from graphwright.run.checkpoint.shards import Shard, cover_once
 from limits import HANG
 
 ONE = Mesh((0,), (1,))
@@ -162,6 +167,162 @@ def test_an_index_that_was_changed(saved, change, message):
         load(saved, shards_of(a=torch.zeros(4, 2), b=torch.zeros(3)))
 
 
+def rewrite(saved, change, *, keep_checksum=False):
+    """Change the index; without a checksum it is as one of an older version."""
+    file = saved / "graphwright.json"
+    index = json.loads(file.read_text())
+    if not keep_checksum:
+        del index["checksum"]
+    change(index)
+    file.write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [([0, 0], [2, 2]), ([1, 0], [2, 2])],  # one row twice, one not at all
+        [([0, 0], [3, 2]), ([2, 0], [2, 1])],
+        [([0, 0], [4, 2]), ([1, 1], [0, 1]), ([0, 0], [4, 2])],
+        [([0, 0], [2, 1]), ([0, 1], [3, 1]), ([2, 0], [2, 1]), ([2, 1], [1, 1])],
+    ],
+)
+def test_chunks_that_overlap(saved, boxes):
+    def overlap(index):
+        first = index["tensors"]["a"]["chunks"][0]
+        chunks = [{**first, "start": start, "sizes": sizes} for start, sizes in boxes]
+        index["tensors"]["a"]["chunks"] = chunks
+
+    rewrite(saved, overlap)
+    a = torch.zeros(4, 2)
+    with pytest.raises(InvalidCheckpoint, match="do not make the whole of it, each part once"):
+        load(saved, shards_of(a=a, b=torch.zeros(3)))
+    assert not a.any()
+
+
+@given(data())
+def test_only_boxes_that_cover_everything_once_do(data):
+    """Against a count of every element: grids that are cut at random, and the same with one moved."""
+    shape = tuple(data.draw(lists(integers(1, 5), min_size=1, max_size=3)))
+
+    def cut(box, depth):
+        dim = data.draw(integers(0, len(box) - 1))
+        start, stop = box[dim]
+        if not depth or stop - start < 2:
+            return [box]
+        at = data.draw(integers(start + 1, stop - 1))
+        halves = [(*box[:dim], side, *box[dim + 1 :]) for side in ((start, at), (at, stop))]
+        return [part for half in halves for part in cut(half, depth - 1)]
+
+    boxes = cut(tuple((0, size) for size in shape), 4)
+    assert cover_once(boxes, shape)
+    moved = data.draw(integers(0, len(boxes) - 1))
+    dim = data.draw(integers(0, len(shape) - 1))
+    start, stop = boxes[moved][dim]
+    to = data.draw(integers(0, shape[dim] - (stop - start)))
+    boxes[moved] = (*boxes[moved][:dim], (to, to + stop - start), *boxes[moved][dim + 1 :])
+    times = torch.zeros(shape)
+    for box in boxes:
+        times[tuple(slice(*side) for side in box)] += 1
+    assert cover_once(boxes, shape) == bool((times == 1).all())
+
+
+def test_interlocked_boxes():
+    """No cut along a dim separates these."""
+    wheel = [
+        ((0, 2), (0, 1)),
+        ((2, 3), (0, 2)),
+        ((1, 3), (2, 3)),
+        ((0, 1), (1, 3)),
+        ((1, 2), (1, 2)),
+    ]
+    assert cover_once(wheel, (3, 3))
+    assert not cover_once([*wheel[:4], ((0, 1), (2, 3))], (3, 3))
+
+
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_every_bit_of_the_index_counts(saved, key):
+    file = saved / "graphwright.json"
+    data = file.read_bytes()
+    target = {"a": torch.zeros(4, 2), "b": torch.zeros(3)}
+    for position in range(0 if key == "a" else 1, len(data), 2):
+        for bit in (0, 3, 6):
+            changed = bytearray(data)
+            changed[position] ^= 1 << bit
+            file.write_bytes(changed)
+            with pytest.raises(InvalidCheckpoint):
+                load(saved, shards_of(**target))
+    assert not target["a"].any() and not target["b"].any()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 100_000, b'{"format": ' + b"[" * 100_000, b'{"a":' * 50_000, b"9" * 5000],
+)
+def test_an_index_nested_or_long_beyond_reason(saved, text):
+    (saved / "graphwright.json").write_bytes(text)
+    with pytest.raises(InvalidCheckpoint, match="cannot read"):
+        load(saved, {})
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"num_steps": float("inf")}, {"num_steps": 10**400}, {"num_steps": -1},
+              {"num_steps": True}, {"num_steps": "5"}, {"num_steps": 5, "seed": None},
+              {"num_steps": 5, "seed": float("nan")}, {"num_steps": [[]]}],
+)  # fmt: skip
+def test_a_step_does_not_go_on_from_a_number_that_is_none(tmp_path, extra):
+    saved = save(tmp_path, 5, shards_of(a=torch.ones(2)), extra={"seed": 0, **extra})
+    a = torch.zeros(2)
+    with pytest.raises(InvalidCheckpoint, match="not the checkpoint of a training step"):
+        load_step(saved, shards_of(a=a))
+    assert not a.any()
+
+
+def test_the_newest_that_is_whole_is_read_and_said(tmp_path):
+    for value in (1, 2, 3):
+        save(tmp_path, value, shards_of(a=torch.full((64,), float(value))), extra={"at": value})
+    one, two, three = sorted(tmp_path.iterdir())
+    file = three / "__0_0.distcp"
+    data = bytearray(file.read_bytes())
+    data[data.index(torch.full((4,), 3.0).numpy().tobytes())] ^= 1
+    file.write_bytes(data)
+    (two / "graphwright.json").write_text("{")
+    a = torch.zeros(64)
+    with pytest.warns(DamagedCheckpoint) as warned:
+        assert load(tmp_path, shards_of(a=a)) == {"at": 1}
+    assert torch.equal(a, torch.ones(64))
+    said = [str(warning.message) for warning in warned]
+    assert str(three) in said[0] and "checksum" in said[0] and str(two) in said[1]
+    assert all(f"going on from {one}" in text for text in said)
+    module = nn.Module()
+    module.register_buffer("a", torch.zeros(64))
+    with pytest.warns(DamagedCheckpoint):
+        assert load_into_module(tmp_path, module) == {"at": 1}
+    with pytest.raises(
+        InvalidCheckpoint, match="is damaged"
+    ) as caught:  # named, it is not replaced
+        load(three, shards_of(a=a))
+    assert caught.value.partly_loaded
+    (one / "graphwright.json").unlink()
+    with pytest.raises(InvalidCheckpoint, match="000003-step-3") as caught:
+        load(tmp_path, shards_of(a=a))
+
+
+def test_a_record_that_would_grow(saved):
+    """What torch.save writes is not compressed: a zip that grows is not its work."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as records:
+        records.writestr("archive/data/0", b"\0" * (64 << 20))
+    (saved / "__0_0.distcp").write_bytes(packed.getvalue())
+
+    def point(index):
+        for entry in index["tensors"].values():
+            entry["chunks"][0].update(offset=0, bytes=len(packed.getvalue()))
+
+    rewrite(saved, point)
+    with pytest.raises(InvalidCheckpoint, match="records are larger"):
+        load(saved, shards_of(a=torch.zeros(4, 2), b=torch.zeros(3)))
+
+
 def test_half_copied(saved):
     file = saved / "__0_0.distcp"
     file.write_bytes(file.read_bytes()[:-10])
@@ -232,6 +393,7 @@ def test_another_tensor_in_its_place(saved):
         [{**index["tensors"]["b"]["chunks"][0], "start": [0, 0], "sizes": [4, 2]}],
         index["tensors"]["b"]["chunks"],
     )
+    del index["checksum"]  # as in older checkpoints
     file.write_text(json.dumps(index))
     with pytest.raises(InvalidCheckpoint, match="holds something other than a"):
         load(saved, shards_of(a=torch.zeros(4, 2), b=torch.zeros(3)))

@@ -43,10 +43,18 @@ def open_session(make: Make, options: RunOptions, *, report: Progress | None = N
     graph = prepare(workload, passes)
     if isinstance(options.plan, Plan):
         _check_graph(options.plan, graph)
-    resume, done = _find_checkpoint(options, graph, is_joined)
+    resume, done, notices = _find_checkpoint(options, graph, is_joined)
     # Ranks of torchrun have one plan, that of rank 0, which they get when they have met.
     plan = None if is_joined else plan_for(graph, size, options, options.plan, report)
-    return Session(make=make, graph=graph, options=options, plan=plan, resume=resume, num_done=done)
+    return Session(
+        make=make,
+        graph=graph,
+        options=options,
+        plan=plan,
+        resume=resume,
+        num_done=done,
+        notices=tuple(notices),
+    )
 
 
 def _num_workers(options: RunOptions) -> tuple[int, bool]:
@@ -79,24 +87,25 @@ def _check_graph(plan: Plan, graph: Graph) -> None:
     check_plan(plan, graph)
 
 
-def _find_checkpoint(options: RunOptions, graph: Graph, is_joined: bool) -> tuple[Path | None, int]:
-    """The checkpoint to begin from, which holds the tensors of this graph, and how many steps it
-    has behind it.
+def _find_checkpoint(
+    options: RunOptions, graph: Graph, is_joined: bool
+) -> tuple[Path | None, int, list[str]]:
+    """The checkpoint to begin from, which holds the tensors of this graph, how many steps it has
+    behind it, and what is to be said about newer ones that are damaged.
     """
     folder = options.checkpoint
     if folder is None:
-        return None, 0
+        return None, 0, []
     _check_folder(folder)
     newest = latest(folder)
     if options.resume or (options.elastic and is_joined and newest is not None):
-        checkpoint, extra = examine(folder, kept_inputs(graph))
-        return checkpoint, int(extra["num_steps"])
+        return examine(folder, kept_inputs(graph))
     if newest is not None:
         raise InvalidOption(
             f"{folder} holds checkpoints already, the newest is {newest.name}; go on from it with "
             "--resume, or give another folder"
         )
-    return None, 0
+    return None, 0, []
 
 
 def _check_folder(folder: Path) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from graphwright.capture import prepare
 from graphwright.errors import DoesNotFit, GraphwrightError
+from graphwright.files import scratch_folder
 from graphwright.ir import Graph
 from graphwright.pipeline.planning import RunOptions, plan_for
 from graphwright.plans import Plan
@@ -48,6 +48,8 @@ class Session:
     plan: Plan | None
     resume: Path | None
     num_done: int
+    notices: tuple[str, ...] = ()
+    """What was noticed while opening it: checkpoints that are damaged."""
 
     @property
     def num_steps(self) -> int:
@@ -64,8 +66,8 @@ class Session:
             return Outcome(plan=self.plan, comparison=results[0])
         if self.num_done >= self.num_steps:
             return self._outcome(self.plan, [], ())
-        with TemporaryDirectory(prefix="graphwright-") as folder:
-            return self._start(self.plan, Path(folder) / "steps", say)
+        with scratch_folder() as folder:
+            return self._start(self.plan, folder / "steps", say)
 
     def _start(self, plan: Plan, step_log: Path, say: Say) -> Outcome:
         """Train on workers that are started here, and again on fewer where that was asked for."""
@@ -91,10 +93,12 @@ class Session:
         """Take part as a rank; the first one plans for all."""
         here, options = world(timeout=JOIN_SECONDS), self.options
         is_first = here.rank == 0
-        plan = gather_results(
-            lambda: plan_for(self.graph, here.size, options, options.plan) if is_first else None
-        )[0]
-        assert plan is not None
+
+        def planned() -> str:  # JSON: ranks exchange nothing that could be executed
+            plan = plan_for(self.graph, here.size, options, options.plan) if is_first else None
+            return "" if plan is None else plan.to_json()
+
+        plan = Plan.from_json(gather_results(planned)[0])
         if is_first:
             self._introduce(plan, self.resume, say)
         if options.check:
@@ -120,7 +124,7 @@ class Session:
             seed=options.seed,
             checkpoint=options.checkpoint,
             every=options.every,
-            resume=resume,
+            resume=None if resume is None else options.checkpoint,
             step_log=step_log,
             quiet=options.quiet,
             torch_compile=options.torch_compile,
@@ -145,6 +149,8 @@ class Session:
         made = "" if plan.algorithm in (name, "frontier") else f" (that of {plan.algorithm})"
         say(f"{size} worker{'s' * (size != 1)}, plan {name}{made}{predicted}")
         if resume is not None:
+            for notice in self.notices:
+                say(notice)
             say(f"from {resume}")
 
     def _outcome(

@@ -95,7 +95,7 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Sent to another process as its JSON: hashes of text differ from process to process."""
-        return _from_text, (json.dumps(_to_json(self)),)
+        return Plan.from_json, (self.to_json(),)
 
     def __repr__(self) -> str:
         predicted = "" if self.figures is None else f": {self.figures}"
@@ -104,6 +104,15 @@ class Plan:
             f"{len(set(self.strategies.values()))} distinct, "
             f"on {self.cluster.num_devices} devices of {self.cluster.name}{predicted})"
         )
+
+    def to_json(self) -> str:
+        """The plan as JSON, which `from_json` reads."""
+        return json.dumps(_to_json(self))
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that `to_json` wrote."""
+        return _from_json(json.loads(text))
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON: all of it, or nothing."""
@@ -117,10 +126,6 @@ class Plan:
             return _from_json(document)
         except PlanFormatError as error:
             raise PlanFormatError(f"{path}: {error}") from None
-
-
-def _from_text(text: str) -> Plan:
-    return _from_json(json.loads(text))
 
 
 def make_plan(

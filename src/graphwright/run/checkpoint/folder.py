@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from graphwright.errors import CheckpointNotSaved, InvalidCheckpoint
+from graphwright.files import lock_folder, remove_abandoned
 from graphwright.run.checkpoint.index import INDEX
 from graphwright.run.processes import gather_results
 
@@ -29,21 +30,25 @@ _HIDDEN = ".saving-"
 
 def latest(directory: str | os.PathLike[str]) -> Path | None:
     """The newest complete checkpoint of a folder, or None where there is none."""
-    return next((path for _, path in _numbered(Path(directory)) if (path / INDEX).is_file()), None)
+    return next(iter(_complete(Path(directory))), None)
 
 
-def find_checkpoint(path: Path) -> Path:
-    """The checkpoint at `path`, or the newest in it."""
+def _complete(directory: Path) -> list[Path]:
+    return [path for _, path in _numbered(directory) if (path / INDEX).is_file()]
+
+
+def find_checkpoints(path: Path) -> list[Path]:
+    """The checkpoint at `path`, or all in it, newest first; at least one."""
     if (path / INDEX).is_file():
-        return path
-    newest = latest(path)
-    if newest is None:
+        return [path]
+    complete = _complete(path)
+    if not complete:
         what = "holds none" if path.is_dir() else "is not a folder"
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint: it {what if path.exists() else 'does not exist'}. Give a "
             f"folder with {INDEX}, like 000001-step-10, or one that holds such folders"
         )
-    return newest
+    return complete
 
 
 @contextmanager
@@ -56,10 +61,10 @@ def hidden_folder(directory: Path, rank: int) -> Iterator[Path]:
             return ""
         directory.mkdir(parents=True, exist_ok=True)
         for left in directory.glob(f"{_HIDDEN}*"):
-            _remove_if_left(left)
+            remove_abandoned(left)
         made = directory / f"{_HIDDEN}{secrets.token_hex(4)}"
         made.mkdir()
-        locks.append(_lock(made))
+        locks.append(lock_folder(made))
         return str(made)
 
     def check() -> None:
@@ -94,8 +99,7 @@ def commit(directory: Path, made: Path, step: int, keep: int | None) -> Path:
             continue
     _flush(directory)
     if keep is not None:
-        complete = [path for _, path in _numbered(directory) if (path / INDEX).is_file()]
-        for old in complete[keep:]:
+        for old in _complete(directory)[keep:]:
             _remove(old)
     return final
 
@@ -116,31 +120,6 @@ def _remove(old: Path) -> None:
     with suppress(OSError):
         old.rename(hidden)
         shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _lock(folder: Path) -> int:
-    """Hold a folder for as long as this process lives; returns what has to be closed."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        pass  # a file system without locks: what is left behind there stays
-    return descriptor
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove a hidden folder whose owner no longer lives."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(descriptor)
 
 
 def _flush(folder: Path) -> None:

@@ -1,29 +1,38 @@
 """The index of a checkpoint, `graphwright.json`: what it holds and where, checked when it is read.
 
-{"format": "graphwright checkpoint", "version": 1, "step": 40, "extra": {...}, "tensors":
+{"checksum": "0e57...", "format": "graphwright checkpoint", "version": 1,
+ "step": 40, "extra": {...}, "tensors":
    {"fc.weight": {"type": "float32[8, 6]",
                   "chunks": [{"start": [0, 0], "sizes": [4, 6],
                               "file": "__0_0.distcp", "offset": 0, "bytes": 1465},
                              {"start": [4, 0], ...}]}}}
+
+The checksum is that of all that follows it; older checkpoints have none.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from graphwright.errors import InvalidCheckpoint, InvalidGraph
+from graphwright.errors import GraphFileError, GraphFormatError, InvalidCheckpoint, InvalidGraph
+from graphwright.files import read_whole
 from graphwright.ir import TensorType, parse_type
 from graphwright.plans import Box
-from graphwright.run.checkpoint.shards import sizes
+from graphwright.run.checkpoint.shards import cover_once, sizes
 
 INDEX = "graphwright.json"
 FORMAT = "graphwright checkpoint"
 VERSION = 1
+
+_HEAD = b'{"checksum": "%s", '
+_FIELDS = {"checksum", "format", "version", "step", "extra", "tensors"}
+_MAX_STEPS = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +62,36 @@ class Index:
     tensors: dict[str, Entry]
 
 
+def encode_index(index: Index) -> bytes:
+    """What the file holds."""
+    tensors = {
+        name: {"type": repr(entry.type), "chunks": [_chunk_to_json(c) for c in entry.chunks]}
+        for name, entry in index.tensors.items()
+    }
+    document = {"format": FORMAT, "version": VERSION, "step": index.step, "extra": index.extra}
+    body = json.dumps({**document, "tensors": tensors}).encode()[1:]
+    return _HEAD % _digest(body) + body
+
+
+def _digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=16).hexdigest().encode()
+
+
 def read_index(path: Path) -> Index:
     """Read and check the index of the checkpoint at `path`, and that its files are complete."""
-    try:
-        document = json.loads((path / INDEX).read_bytes())
-    except FileNotFoundError as error:
+    file = path / INDEX
+    if not file.is_file():
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint: it has no {INDEX}; a checkpoint is a folder like "
             "000001-step-10, and one that was not saved to its end has no index"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise InvalidCheckpoint(f"cannot read {path / INDEX}: {error}") from error
+        )
+    try:
+        data = read_whole(file)
+        document = json.loads(data)
+    except (GraphFileError, GraphFormatError, ValueError, RecursionError) as error:
+        raise InvalidCheckpoint(f"cannot read {file}: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidCheckpoint(f"{path / INDEX} is not the index of a checkpoint")
+        raise InvalidCheckpoint(f"{file} is not the index of a checkpoint")
     if document.get("version") != VERSION:
         raise InvalidCheckpoint(
             f"{path} has version {document.get('version')!r} of the format, and this Graphwright "
@@ -73,23 +99,43 @@ def read_index(path: Path) -> Index:
         )
     try:
         index = Index(
-            step=int(document["step"]),
+            step=_count(document, "step"),
             extra=dict(document["extra"]),
             tensors={name: _entry(entry) for name, entry in document["tensors"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError, InvalidGraph) as error:
-        raise InvalidCheckpoint(f"{path / INDEX} is damaged: {error!r}") from error
+        if unknown := document.keys() - _FIELDS:
+            raise ValueError(f"there is no field {min(unknown)}")
+        start = len(_HEAD % _digest(b""))
+        if "checksum" in document and data[:start] != _HEAD % _digest(data[start:]):
+            raise ValueError("its checksum does not match")
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, InvalidGraph) as e:
+        raise InvalidCheckpoint(f"{file} is damaged: {e!r}") from e
     _check_files(path, index)
     return index
+
+
+def read_position(path: Path, index: Index) -> tuple[int, int]:
+    """The number of steps made and the seed, in the checkpoint of a training step."""
+    try:
+        return _count(index.extra, "num_steps"), int(index.extra["seed"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidCheckpoint(
+            f"{path} is not the checkpoint of a training step, or damaged: {error!r}"
+        ) from error
+
+
+def _count(document: Mapping[str, Any], name: str) -> int:
+    value = document[name]
+    if type(value) is not int or not 0 <= value < _MAX_STEPS:
+        raise ValueError(f"{name} is not a number of steps")
+    return value
 
 
 def _entry(document: Any) -> Entry:
     type = parse_type(document["type"])
     chunks = tuple(_chunk(chunk, type) for chunk in document["chunks"])
-    if sum(prod(sizes(chunk.box)) for chunk in chunks) != type.numel:
-        raise ValueError(f"the chunks of a {type} do not make the whole of it")
-    if len({tuple(start for start, _ in chunk.box) for chunk in chunks}) != len(chunks):
-        raise ValueError(f"two chunks of a {type} begin at the same place")
+    if not cover_once([chunk.box for chunk in chunks], type.shape):
+        raise ValueError(f"the chunks of a {type} do not make the whole of it, each part once")
     return Entry(type=type, chunks=chunks)
 
 
@@ -105,6 +151,12 @@ def _chunk(document: Any, type: TensorType) -> Chunk:
     if Path(file).name != file or offset < 0 or bytes < 0:
         raise ValueError(f"{file!r} at {offset} is not a place in this folder")
     return Chunk(box=box, file=file, offset=offset, bytes=bytes)
+
+
+def _chunk_to_json(chunk: Chunk) -> dict[str, Any]:
+    start, lengths = [start for start, _ in chunk.box], list(sizes(chunk.box))
+    place = {"file": chunk.file, "offset": chunk.offset, "bytes": chunk.bytes}
+    return {"start": start, "sizes": lengths, **place}
 
 
 def _check_files(path: Path, index: Index) -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from graphwright.aten import tensor_type
 from graphwright.errors import (
     CheckpointMismatch,
     CheckpointNotSaved,
+    InvalidCheckpoint,
     InvalidOption,
     InvalidShard,
 )
 from graphwright.ir import TensorType, parse_type
 from graphwright.plans import as_box
-from graphwright.run.checkpoint.folder import commit, find_checkpoint, hidden_folder, latest
-from graphwright.run.checkpoint.index import Index, read_index
+from graphwright.run.checkpoint.folder import commit, find_checkpoints, hidden_folder, latest
+from graphwright.run.checkpoint.index import Index, read_index, read_position
+from graphwright.run.checkpoint.read import read_tensors
 from graphwright.run.checkpoint.shards import (
     BoxedTensor,
     Shard,
@@ -41,8 +44,8 @@ from graphwright.run.checkpoint.shards import (
 )
 from graphwright.run.processes import gather_results, rank_and_size
 
-Layout = tuple[str, tuple[int, ...], str]
-"""How a tensor is held: its type, its devices and its sharding, as text that ranks compare."""
+Layout = dict[str, Any]
+"""How a tensor is held: its type, its devices and its sharding, as JSON that ranks compare."""
 _NOT_OF_THE_MODEL = ("optimizer.", "loss_fn.")
 
 
@@ -88,12 +91,24 @@ def load(path: str | os.PathLike[str], shards: Mapping[str, Shard]) -> dict[str,
     """Fill `local` of every shard from a checkpoint, or the newest in a folder; return its `extra`.
 
     It may be from another plan and number of processes. Names, types and the sizes of files are
-    compared before anything changes; only damaged bytes can leave some tensors filled.
+    compared before anything changes; only damaged bytes can leave some tensors filled. Where the
+    newest of a folder is damaged, the one before is read, with a warning.
     """
-    from graphwright.run.checkpoint.read import read_tensors
+    return _load(path, shards)[1].extra
 
+
+def load_step(path: str | os.PathLike[str], shards: Mapping[str, Shard]) -> tuple[int, int]:
+    """As `load`, for the checkpoint of a training step; the number of its steps, and its seed."""
+    return read_position(*_load(path, shards, check=read_position))
+
+
+def _load(
+    path: str | os.PathLike[str],
+    shards: Mapping[str, Shard],
+    check: Callable[[Path, Index], object] = lambda path, index: None,
+) -> tuple[Path, Index]:
     rank, _ = rank_and_size()
-    chosen = Path(gather_results(lambda: "" if rank else str(find_checkpoint(Path(path))))[0])
+    everywhere = gather_results(lambda: [str(p) for p in find_checkpoints(Path(path))])
     targets: dict[str, BoxedTensor] = {}
 
     def prepare() -> list[str]:
@@ -105,29 +120,43 @@ def load(path: str | os.PathLike[str], shards: Mapping[str, Shard]) -> dict[str,
     asked = {name for names in gather_results(prepare) for name in names}
     wanted = {name: shard.type for name, shard in shards.items()}
 
-    def compare() -> dict[str, Any]:
-        index = read_index(chosen)
-        _compare(chosen, index, wanted, set(index.tensors) - asked)
-        indexes.append(index)
-        return index.extra
+    def read(chosen: Path) -> Index:
+        def compare() -> None:
+            index = read_index(chosen)
+            check(chosen, index)
+            _compare(chosen, index, wanted, set(index.tensors) - asked)
+            indexes.append(index)
 
-    indexes: list[Index] = []
-    extra = gather_results(compare)[rank]
-    read_tensors(chosen, indexes[0], targets, alone=False)
-    return extra
+        indexes: list[Index] = []
+        gather_results(compare)
+        try:
+            gather_results(lambda: read_tensors(chosen, indexes[0], targets))
+        except InvalidCheckpoint as error:
+            raise InvalidCheckpoint(str(error), partly_loaded=True) from error
+        return indexes[0]
+
+    return _first_whole([Path(p) for p in everywhere[0]], read)
 
 
 def examine(
     path: str | os.PathLike[str], wanted: Mapping[str, TensorType]
-) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint at `path`, or the newest in it, and its `extra`, read by this process alone.
+) -> tuple[Path, int, list[str]]:
+    """The checkpoint at `path`, or the newest whole one in it, and its steps; by this process alone.
 
-    Raises CheckpointMismatch unless it holds just these tensors.
+    And what is to be said about those that are damaged. Bytes of tensors are not looked at. Raises
+    CheckpointMismatch unless it holds just these tensors.
     """
-    chosen = find_checkpoint(Path(path))
-    index = read_index(chosen)
-    _compare(chosen, index, wanted, set(index.tensors) - set(wanted))
-    return chosen, index.extra
+
+    def read(chosen: Path) -> Index:
+        index = read_index(chosen)
+        _compare(chosen, index, wanted, set(index.tensors) - set(wanted))
+        read_position(chosen, index)
+        return index
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DamagedCheckpoint)
+        chosen, index = _first_whole(find_checkpoints(Path(path)), read)
+    return chosen, read_position(chosen, index)[0], [str(w.message) for w in caught]
 
 
 def load_into_module(path: str | os.PathLike[str], module: nn.Module) -> dict[str, Any]:
@@ -135,36 +164,59 @@ def load_into_module(path: str | os.PathLike[str], module: nn.Module) -> dict[st
 
     What belongs to the optimizer, or to a loss that is a module, is skipped.
     """
-    from graphwright.run.checkpoint.read import read_tensors
-
-    chosen = find_checkpoint(Path(path))
-    index = read_index(chosen)
     tensors: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     tensors |= dict(module.named_buffers(remove_duplicate=False))
-    shared = {id(tensor) for name, tensor in tensors.items() if name in index.tensors}
     saved = module.state_dict().keys()
-    wanted = {
-        name: tensor_type(tensor)
-        for name, tensor in tensors.items()
-        if name in index.tensors or (name in saved and id(tensor) not in shared)
-    }
-    extra = {
-        name
-        for name in set(index.tensors) - set(tensors)
-        if not name.startswith(_NOT_OF_THE_MODEL) and name.rpartition(".")[0] not in tensors
-    }
-    _compare(chosen, index, wanted, extra)
-    for name in wanted:
-        if tensors[name].is_meta:
+
+    def read(chosen: Path) -> Index:
+        index = read_index(chosen)
+        shared = {id(tensor) for name, tensor in tensors.items() if name in index.tensors}
+        wanted = {
+            name: tensor_type(tensor)
+            for name, tensor in tensors.items()
+            if name in index.tensors or (name in saved and id(tensor) not in shared)
+        }
+        extra = {
+            name
+            for name in set(index.tensors) - set(tensors)
+            if not name.startswith(_NOT_OF_THE_MODEL) and name.rpartition(".")[0] not in tensors
+        }
+        _compare(chosen, index, wanted, extra)
+        if meta := next((name for name in wanted if tensors[name].is_meta), None):
             raise InvalidShard(
-                f"{name} is a meta tensor, without memory; call module.to_empty(device='cpu') first"
+                f"{meta} is a meta tensor, without memory; call module.to_empty(device='cpu') first"
             )
-    targets = {
-        name: BoxedTensor(type, whole_box(type.shape), tensors[name])
-        for name, type in wanted.items()
-    }
-    read_tensors(chosen, index, targets, alone=True)
-    return index.extra
+        targets = {
+            name: BoxedTensor(type, whole_box(type.shape), tensors[name])
+            for name, type in wanted.items()
+        }
+        read_tensors(chosen, index, targets)
+        return index
+
+    return _first_whole(find_checkpoints(Path(path)), read)[1].extra
+
+
+class DamagedCheckpoint(UserWarning):
+    """The newest checkpoint of a folder is damaged, so an older one was read.
+
+    Restore its files from a copy if you have one; otherwise remove it, or let new ones replace it.
+    """
+
+
+def _first_whole(chosen: Sequence[Path], read: Callable[[Path], Index]) -> tuple[Path, Index]:
+    """Read the first checkpoint that is not damaged; the first one's error where all are."""
+    failures: list[InvalidCheckpoint] = []
+    for path in chosen:
+        try:
+            index = read(path)
+        except InvalidCheckpoint as error:
+            failures.append(error)
+            continue
+        for failure in failures:
+            warnings.warn(f"{failure}; going on from {path}", DamagedCheckpoint, stacklevel=4)
+        return path, index
+    failures[0].partly_loaded = any(failure.partly_loaded for failure in failures)
+    raise failures[0]
 
 
 # Saving
@@ -210,7 +262,7 @@ def _check(
 def _layout(shard: Shard) -> Layout:
     mesh = shard.sharding.mesh
     how = f"{shard.sharding} on {mesh.shape}, pieces {shard.sharding.pieces}"
-    return repr(shard.type), mesh.devices, how
+    return {"type": repr(shard.type), "devices": list(mesh.devices), "sharding": how}
 
 
 def _agree(layouts: list[dict[str, Layout]]) -> dict[str, TensorType]:
@@ -220,12 +272,13 @@ def _agree(layouts: list[dict[str, Layout]]) -> dict[str, TensorType]:
         for name, layout in of_rank.items():
             if first.setdefault(name, layout) != layout:
                 raise InvalidShard(f"{name} is {layout} on rank {rank}, but {first[name]} before")
-    for name, (_, devices, _) in first.items():
-        if silent := [rank for rank in devices if name not in layouts[rank]]:
+    for name, layout in first.items():
+        if silent := [rank for rank in layout["devices"] if name not in layouts[rank]]:
             raise InvalidShard(
-                f"{name} lies on the devices {devices}, but ranks {silent} give no part of it"
+                f"{name} lies on the devices {layout['devices']}, but ranks {silent} give no part "
+                "of it"
             )
-    return {name: parse_type(layout[0]) for name, layout in first.items()}
+    return {name: parse_type(layout["type"]) for name, layout in first.items()}
 
 
 def _owned(shard: Shard, rank: int) -> BoxedTensor | None:

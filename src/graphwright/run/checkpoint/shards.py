@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -22,6 +23,9 @@ from graphwright.errors import InvalidShard
 from graphwright.ir import TensorType
 from graphwright.plans import Box, Sharding, as_box, boxes
 from graphwright.run.program import window
+
+MAX_INTERLOCKED = 4096
+"""Boxes that no cut along a dim separates, at most; those of any sharding form a grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,6 +105,35 @@ def overlap(one: Box, other: Box) -> Box:
     """What two boxes have in common; empty where they have nothing."""
     pairs = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True)]
     return tuple((start, max(start, stop)) for start, stop in pairs)
+
+
+def cover_once(parts: Sequence[Box], shape: Sequence[int]) -> bool:
+    """Whether every element of a tensor lies in just one of these boxes."""
+    filled = [part for part in parts if not is_empty(part)]
+    return sum(prod(sizes(part)) for part in filled) == prod(shape) and _are_disjoint(filled)
+
+
+def _are_disjoint(parts: Sequence[Box], dim: int = 0, failed: int = 0) -> bool:
+    """Sort into runs that follow each other along a dim; look at each run along the next dim.
+
+    Where no dim separates a run further (`failed` counts them), all pairs are compared.
+    """
+    if len(parts) < 2:
+        return True
+    rank = len(parts[0])
+    if failed == rank:
+        pairs = combinations(parts, 2)
+        return len(parts) <= MAX_INTERLOCKED and all(is_empty(overlap(a, b)) for a, b in pairs)
+    runs: list[list[Box]] = []
+    end = 0
+    for part in sorted(parts, key=lambda part: part[dim]):
+        start, stop = part[dim]
+        if not runs or start >= end:
+            runs.append([])
+        runs[-1].append(part)
+        end = max(end, stop)
+    failed = failed + 1 if len(runs) == 1 else 0
+    return all(_are_disjoint(run, (dim + 1) % rank, failed) for run in runs)
 
 
 def view_box(local: torch.Tensor, box: Box, wanted: Box) -> torch.Tensor:

@@ -39,7 +39,7 @@ from graphwright.run.links.messages import (
     scatter,
 )
 from graphwright.run.links.reductions import reduce
-from graphwright.run.processes import world
+from graphwright.run.processes import refuse_strangers, world
 from graphwright.run.program import Pending
 
 _OPERATIONS = {
@@ -65,6 +65,8 @@ class GroupLinks:
             made = there.get(ranks) or dist.new_group(list(ranks))
             if dist.get_rank() in ranks:
                 self.names[ranks] = made.group_name
+        if not self.batched:
+            refuse_strangers()
         self.near = None if self.batched else connect_neighbours(self.groups)
 
     def leave(self) -> None:

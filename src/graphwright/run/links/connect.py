@@ -24,6 +24,7 @@ import torch.distributed as dist
 
 from graphwright.run.links.neighbours import Neighbour, Neighbours
 from graphwright.run.links.process_memory import let_siblings_read, name_machine, read_memory
+from graphwright.run.processes import gather_results
 
 SWITCH = "GRAPHWRIGHT_NEIGHBOURS"
 """Set to 0, messages go over sockets between processes of one machine, too."""
@@ -38,7 +39,7 @@ def connect_neighbours(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
 
     None unless all are on this machine and can read each other's memory.
     """
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     machine = name_machine() if os.environ.get(SWITCH, "1") != "0" else None
     token = torch.tensor([secrets.randbits(62)])
     name = f"\0graphwright-{secrets.token_hex(16)}"
@@ -51,8 +52,7 @@ def connect_neighbours(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
                 listening = stack.enter_context(_listen(name))
         except OSError:
             machine = None
-        announced: list[Any] = [None] * size
-        dist.all_gather_object(announced, (machine, os.getpid(), name))
+        announced = gather_results(lambda: (machine, os.getpid(), name))
         # All or none: a rank that waits for a message over Gloo does not serve its neighbours.
         all_near = all(other == machine for other, *_ in announced)
         try:
@@ -62,9 +62,8 @@ def connect_neighbours(groups: Sequence[tuple[int, ...]]) -> Neighbours | None:
                     _try_to_read(neighbour, token)
         except (OSError, struct.error):
             worked = False
-    worked_everywhere: list[Any] = [None] * size
-    dist.all_gather_object(worked_everywhere, worked)  # the token stays until all have read it
-    if not others or not all(worked_everywhere):
+    worked_everywhere = all(gather_results(lambda: worked))  # until then the token has to stay
+    if not others or not worked_everywhere:
         for neighbour in others.values():
             neighbour.socket.close()
         return None
@@ -80,7 +79,7 @@ def _listen(name: str) -> socket.socket:
 
 def _connect(
     rank: int,
-    announced: Sequence[tuple[str, int, str]],
+    announced: Sequence[tuple[str | None, int, str]],
     listening: socket.socket,
     others: dict[int, Neighbour],
 ) -> None:

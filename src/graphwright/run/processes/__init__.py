@@ -12,5 +12,6 @@ from graphwright.run.processes.agreement import (
 )
 from graphwright.run.processes.launch import Launcher, launch
 from graphwright.run.processes.notices import notice_of_compiling
+from graphwright.run.processes.peers import refuse_strangers
 from graphwright.run.processes.rendezvous import read_variables
 from graphwright.run.processes.world import World, leave, world

@@ -4,6 +4,7 @@ r"""Ranks agree on what came of their work, and on what they were given.
     rank 1   work() -> b      /  all_gather ->   \ [a, b]     or, on both, the first rank's error
 
 Without `gather_results`, a rank that fails leaves and the others wait for it until a time limit.
+Results travel as JSON, never as pickles: nothing that another process sends is executed.
 
 The values that training starts from, learning rates, and batches that are given whole must be the
 same on all ranks. Nothing of them travels in a step, so ranks that differ would train different
@@ -13,11 +14,13 @@ goes wrong in every step is noticed soon, and comparing costs nothing in the lon
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import TypeVar
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -28,6 +31,9 @@ T = TypeVar("T")
 
 DIGESTED_BYTES = 1 << 15
 """Bytes at each end of a tensor that enter its digest: values drawn or read differently show."""
+
+MAX_RESULT_BYTES = 1 << 28
+"""The largest result that is accepted from a rank."""
 
 VALUES, RATES = "values", "rates"
 
@@ -42,25 +48,71 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def gather_results(work: Callable[[], T]) -> list[T]:
-    """Run `work` on every rank and return all results by rank; an error of one is raised on all."""
-    import torch.distributed as dist
+    """Run `work` on every rank and return all results by rank; an error of one is raised on all.
 
-    own: T | GraphwrightError | OSError
+    Results are what JSON can hold; among several ranks, tuples become lists.
+    """
+    rank, size = rank_and_size()
+    own: T | None = None
+    failure: GraphwrightError | OSError | None = None
     try:
         own = work()
     except (GraphwrightError, OSError) as error:
-        own = error
-    rank, size = rank_and_size()
-    everywhere = [own] * size
+        failure = error
+    answers: list[dict[str, Any]] = []
     if size > 1:
+        answer = {"result": own} if failure is None else {"error": _error_to_json(failure)}
         with notice_of_waiting(rank):
-            dist.all_gather_object(everywhere, own)
-    results = []
-    for result in [own, *everywhere]:  # its own error first: that one still has its traceback
-        if isinstance(result, GraphwrightError | OSError):
-            raise result
-        results.append(result)
-    return results[1:]
+            answers = [json.loads(data) for data in _all_gather(json.dumps(answer).encode())]
+    if failure is not None:  # its own error first: that one still has its traceback
+        raise failure
+    for other in answers:
+        if "error" in other:
+            raise _error_from_json(other["error"])
+    return [other["result"] for other in answers] or [cast(T, own)]
+
+
+def _all_gather(own: bytes) -> list[bytes]:
+    """The bytes of all ranks."""
+    import torch.distributed as dist
+
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    everywhere = range(dist.get_world_size())
+    lengths = [torch.empty(1, dtype=torch.int64, device=device) for _ in everywhere]
+    dist.all_gather(lengths, torch.tensor([len(own)], device=device))
+    counts = [int(length) for length in lengths]
+    if not all(0 <= count <= MAX_RESULT_BYTES for count in counts):
+        raise RanksDiffer(f"ranks exchange results of {counts} bytes; {MAX_RESULT_BYTES} is most")
+    padded = torch.zeros(max(counts), dtype=torch.uint8)
+    padded[: len(own)] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
+    parts = [torch.empty(max(counts), dtype=torch.uint8, device=device) for _ in everywhere]
+    dist.all_gather(parts, padded.to(device))
+    pairs = zip(parts, counts, strict=True)
+    return [part[:count].cpu().numpy().tobytes() for part, count in pairs]
+
+
+def _error_to_json(error: GraphwrightError | OSError) -> dict[str, Any]:
+    if isinstance(error, OSError):
+        return {"os": [error.errno, error.strerror or str(error), str(error.filename or "")]}
+    known = signature(type(error)).parameters.keys()
+    fields = {name: value for name, value in vars(error).items() if name in known}
+    return {"type": type(error).__name__, "message": str(error), "fields": fields}
+
+
+def _error_from_json(data: Mapping[str, Any]) -> GraphwrightError | OSError:
+    """The error that another rank met; one of ours, whatever is named."""
+    if "os" in data:
+        number, text, file = data["os"]
+        return OSError(number, text, *([file] if file else []))
+    fields = {n: tuple(v) if isinstance(v, list) else v for n, v in data["fields"].items()}
+    kind = next((k for k in _error_types(GraphwrightError) if k.__name__ == data["type"]), None)
+    return GraphwrightError(data["message"]) if kind is None else kind(data["message"], **fields)
+
+
+def _error_types(kind: type[GraphwrightError]) -> Iterator[type[GraphwrightError]]:
+    yield kind
+    for more in kind.__subclasses__():
+        yield from _error_types(more)
 
 
 @contextmanager
@@ -99,7 +151,7 @@ def check_ranks_agree(given: Mapping[str, object]) -> None:
                 raise RanksDiffer(_describe_difference(key, rank, first, other[key]))
 
 
-def _describe_difference(key: str, rank: int, first: object, other: object) -> str:
+def _describe_difference(key: str, rank: int, first: Any, other: Any) -> str:
     if key == VALUES:
         return (
             f"rank {rank} has a model with other values than rank 0. Call torch.manual_seed with "
@@ -108,8 +160,8 @@ def _describe_difference(key: str, rank: int, first: object, other: object) -> s
         )
     if key == RATES:
         return (
-            f"rank {rank} has the learning rates {other}, and rank 0 has {first}; step the "
-            "scheduler on every rank"
+            f"rank {rank} has the learning rates {dict(other)}, and rank 0 has {dict(first)}; step "
+            "the scheduler on every rank"
         )
     return (
         f"rank {rank} was given another {key} than rank 0. Give all ranks the same whole batch, "

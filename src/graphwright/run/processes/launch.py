@@ -1,6 +1,6 @@
 """Call a function in several processes of this machine, as torchrun would, and return all results.
 
-    launch(3)(function, x)        parent: hosts the store on loopback, at a port the system chooses
+    launch(3)(function, x)        parent: makes a private folder, where workers find each other
          |-- rank 0: function(x)     every worker finds torchrun's variables, so that `world()` and
          |-- rank 1: function(x)     `torch.distributed.init_process_group()` work inside
          `-- rank 2: function(x)
@@ -8,7 +8,8 @@
     [result of 0, of 1, of 2]     or WorkerFailed, with the traceback of the first that failed
 
 Workers are new processes that import the function by its name. Whatever happens (an exception,
-kill -9, a hang, Ctrl-C, the end of the parent itself), none of them outlives the call.
+kill -9, a hang, Ctrl-C, the end of the parent itself), none of them outlives the call. Functions
+and results go through pipes of parent and worker; no other user can join, read or write anything.
 """
 
 from __future__ import annotations
@@ -17,17 +18,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar, cast
 
 from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed, WorkerTimedOut
+from graphwright.files import scratch_folder
 from graphwright.ir import format_bytes
 from graphwright.machine import free_host_memory, num_cores
-from graphwright.run.processes.rendezvous import listen, make_store, name_loopback
+from graphwright.run.processes.rendezvous import STORE, listen, name_loopback
 from graphwright.run.processes.supervisor import (
     Died,
     WorkerProcess,
@@ -62,15 +62,16 @@ class Launcher:
         packed = pack((function, arguments), f"{_name(function)} with its arguments")
         changed = threading.Event()
         workers: list[WorkerProcess] = []
-        with TemporaryDirectory(prefix="graphwright-") as folder, _host_store() as port:
+        with scratch_folder() as folder:
+            shared = _shared_variables(folder, self.num_workers, self.threads)
             try:
                 for rank in range(self.num_workers):
                     worker = WorkerProcess(
                         rank,
-                        variables=self._variables(rank, port),
+                        variables=shared | _rank_variables(rank),
                         packed=packed,
                         threads=self.threads,
-                        stack=Path(folder) / f"rank-{rank}",
+                        stack=folder / f"rank-{rank}",
                         changed=changed,
                     )
                     workers.append(worker)
@@ -86,24 +87,6 @@ class Launcher:
                 end_workers(workers)
                 raise
         return [cast(Result, _result(worker)) for worker in workers]
-
-    def _variables(self, rank: int, port: int) -> dict[str, str]:
-        loopback = name_loopback()
-        ranks = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
-        names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")
-        sizes = dict.fromkeys(names, str(self.num_workers))
-        interface = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback or "")
-        return (ranks | sizes | (interface if loopback else {})) | {
-            "GROUP_RANK": "0",
-            "GROUP_WORLD_SIZE": "1",
-            "MASTER_ADDR": LOOPBACK,
-            "MASTER_PORT": str(port),
-            "TORCHELASTIC_RUN_ID": "graphwright",
-            "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": "0",
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "OMP_NUM_THREADS": str(self.threads),
-        }
 
 
 def launch(
@@ -188,16 +171,31 @@ def _check_function(function: object) -> None:
         )
 
 
-@contextmanager
-def _host_store() -> Iterator[int]:
-    """Host the store of one run on loopback, at a port of the system's choice."""
-    listener = listen(LOOPBACK, 0)
-    port = listener.getsockname()[1]
-    store = make_store(LOOPBACK, port, listener.detach(), 60.0)
-    try:
-        yield port
-    finally:
-        del store
+def _rank_variables(rank: int) -> dict[str, str]:
+    return dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
+
+
+def _shared_variables(folder: Path, num_workers: int, threads: int) -> dict[str, str]:
+    """Those of torchrun, alike on all ranks, and the store; nothing listens at the port."""
+    with listen(LOOPBACK, 0) as free:
+        port = free.getsockname()[1]
+    loopback = name_loopback()
+    sizes = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")
+    interfaces = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if loopback else ()
+    return {
+        **dict.fromkeys(sizes, str(num_workers)),
+        **dict.fromkeys(interfaces, loopback or ""),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(port),
+        STORE: str(folder / "store"),
+        "TORCHELASTIC_RUN_ID": "graphwright",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "OMP_NUM_THREADS": str(threads),
+    }
 
 
 def _result(worker: WorkerProcess) -> object:

@@ -6,7 +6,7 @@
     read_variables    refuses what is missing or contradicts itself, before anything starts
       |
       v               rank 0, or the launcher --- store at MASTER_ADDR:MASTER_PORT --- other ranks
-    open_store
+    open_store        processes of `gw.launch`: a file in a folder that only their user can enter
       |
       v               "rank 1": "gloo process 4711 on here"
     call_roll         every rank writes its name and what it can use; all wait for all
@@ -21,11 +21,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 Backend = Literal["gloo", "nccl"]
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+STORE = "GRAPHWRIGHT_STORE"
+"""The file through which processes of `gw.launch` find each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,8 @@ class Variables:
     port: int
     hosted: bool
     """The launcher hosts the store; otherwise rank 0 does."""
+    file: Path | None = None
+    """The store of `gw.launch`; nothing listens at address and port then."""
 
 
 def read_variables(environ: Mapping[str, str]) -> Variables | None:
@@ -89,6 +95,7 @@ def read_variables(environ: Mapping[str, str]) -> Variables | None:
         address=environ["MASTER_ADDR"],
         port=port,
         hosted=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        file=Path(environ[STORE]) if environ.get(STORE) else None,
     )
 
 
@@ -131,13 +138,18 @@ def is_loopback(address: str) -> bool:
 
 def open_store(variables: Variables, deadline: float) -> Store:
     """Host the store, on rank 0 without a launcher that does; otherwise find it."""
+    if variables.file is not None:
+        return _open_file(variables.file, timedelta(seconds=max(1.0, deadline - time.monotonic())))
     address, port = variables.address, variables.port
     hosts = variables.rank == 0 and not variables.hosted
     listener = listen(address, port).detach() if hosts else None
     if listener is None:
         _await_store(variables, deadline)
+    timeout = timedelta(seconds=max(1.0, deadline - time.monotonic()))
     try:
-        return make_store(address, port, listener, max(1.0, deadline - time.monotonic()))
+        return torch.distributed.TCPStore(
+            address, port, None, hosts, timeout, wait_for_workers=False, master_listen_fd=listener
+        )
     except RuntimeError as error:
         raise InvalidWorld(
             f"what listens at {address}:{port} (MASTER_ADDR and MASTER_PORT) does not answer as "
@@ -145,12 +157,34 @@ def open_store(variables: Variables, deadline: float) -> Store:
         ) from error
 
 
-def make_store(address: str, port: int, listener: int | None, seconds: float) -> Store:
-    """The store at an address, hosted here if there is a listening socket (its descriptor)."""
-    hosts, timeout = listener is not None, timedelta(seconds=seconds)
-    return torch.distributed.TCPStore(
-        address, port, None, hosts, timeout, wait_for_workers=False, master_listen_fd=listener
-    )
+def _open_file(path: Path, timeout: timedelta) -> Store:
+    """The store in a file, if nobody but this user can have written it."""
+    try:
+        folder = path.parent.stat()
+    except OSError as error:
+        raise InvalidWorld(f"{STORE}={path}: {error.strerror}; start with gw.launch") from error
+    if folder.st_uid != os.getuid() or folder.st_mode & 0o077:
+        raise InvalidWorld(
+            f"{STORE}={path}: other users can enter {path.parent}, so another process could pose "
+            "as a rank; start with gw.launch, which makes a folder of its own"
+        )
+    store = torch.distributed.FileStore(str(path), -1)
+    store.set_timeout(timeout)
+    return store
+
+
+def use_store_for_env() -> None:
+    """Let `torch.distributed.init_process_group()` find the file of `gw.launch`, too."""
+    if not torch.distributed.is_available():
+        return
+
+    def find(url: str, timeout: timedelta, **options: object) -> Iterator[tuple[Store, int, int]]:
+        variables = read_variables(os.environ)
+        assert variables is not None and variables.file is not None
+        yield _open_file(variables.file, timeout), variables.rank, variables.size
+
+    module: Any = import_module("torch.distributed.rendezvous")
+    module._rendezvous_handlers["env"] = find
 
 
 def _await_store(variables: Variables, deadline: float) -> None:

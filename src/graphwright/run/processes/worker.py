@@ -30,6 +30,7 @@ from typing import cast
 import torch
 
 from graphwright.errors import GraphwrightError, NotSendable
+from graphwright.run.processes.rendezvous import use_store_for_env
 from graphwright.run.processes.world import leave
 from graphwright.user_code import is_users
 
@@ -100,6 +101,7 @@ def _run(connection: Connection, threads: int) -> Returned | Raised:
         connection.send_bytes(READY)
         packed = connection.recv_bytes()
         torch.set_num_threads(threads)
+        use_store_for_env()
         function, arguments = cast(tuple[Callable[..., object], tuple[object, ...]], unpack(packed))
         return Returned(result=pack(function(*arguments), "the result"))
     except BaseException as error:  # sys.exit() and Ctrl-C are no results either

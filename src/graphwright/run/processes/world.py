@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from graphwright.errors import InvalidWorld
+from graphwright.run.processes.peers import refuse_strangers
 from graphwright.run.processes.rendezvous import (
     Backend,
     Variables,
@@ -151,6 +152,8 @@ def _join(variables: Variables, device: str | None, timeout: float) -> World:
             f"rank {variables.rank} of {variables.size} has met all others, and {backend} cannot "
             f"connect them: {error}"
         ) from error
+    if backend == "gloo":
+        refuse_strangers()
     rank, size, local_rank = variables.rank, variables.size, variables.local_rank
     return World(rank=rank, size=size, local_rank=local_rank, device=place, backend=backend)
 

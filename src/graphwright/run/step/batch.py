@@ -94,7 +94,7 @@ def compare_given(
     """Refuse to go on where the ranks were given different things."""
     words: dict[str, object] = {VALUES: starts_from}
     if optimizer is not None:  # all rates, also those that this rank has no part of
-        words[RATES] = {n: float(rate) for n, rate in learning_rates(optimizer).items()}
+        words[RATES] = [[n, float(rate)] for n, rate in learning_rates(optimizer).items()]
     for name, value in given.items():
         known = graph.tensors.get(name)
         if known is not None:

@@ -61,7 +61,7 @@ class Held:
         """Raise if there is nothing to go on from."""
         if self.is_lost:
             raise StepLost(
-                "an earlier step failed halfway, so the parameters are gone; load a checkpoint "
+                "an earlier step or load failed halfway, so the parameters are gone; load a checkpoint "
                 "with step.load"
             )
 

@@ -24,7 +24,7 @@ import torch
 from torch import fx, nn
 
 from graphwright.aten import fixed_options, refuse_changes
-from graphwright.errors import PlanMismatch, StepNotBegun
+from graphwright.errors import InvalidCheckpoint, PlanMismatch, StepNotBegun
 from graphwright.ir import Graph, Role
 from graphwright.plans import Call, Plan, Program
 from graphwright.run.checkpoint import Shard
@@ -197,14 +197,18 @@ class Step:
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
-        from graphwright.run.checkpoint import load
+        from graphwright.run.checkpoint import load_step
 
         if self.links is not None and any(gather_results(lambda: self._held.is_lost)):
             self.links.renew()
         self._held.allocate()
-        extra = load(path, self.shards())
+        try:
+            self.num_steps, self.seed = load_step(path, self.shards())
+        except InvalidCheckpoint as error:
+            if error.partly_loaded:
+                self._held.take()
+            raise
         self._starts_from, self._num_calls = None, 0
-        self.num_steps, self.seed = int(extra["num_steps"]), int(extra["seed"])
 
     def close(self) -> None:
         """Destroy the process groups of this step, on all ranks; it runs no more."""

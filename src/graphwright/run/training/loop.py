@@ -8,7 +8,9 @@ loss = step(batch), for every step left           rank 0 prints it; all save now
 from __future__ import annotations
 
 import json
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from graphwright.capture import Trainable
 from graphwright.errors import InvalidWorkload
 from graphwright.ir import Graph
 from graphwright.plans import Plan, format_seconds
+from graphwright.run.checkpoint import DamagedCheckpoint
 from graphwright.run.compile import compile_step
 from graphwright.run.processes import world
 from graphwright.run.step import Step
@@ -49,6 +52,7 @@ class Training:
     checkpoint: Path | None = None
     every: int | None = None
     resume: Path | None = None
+    """A checkpoint, or a folder of them: the newest that is whole."""
     step_log: Path | None = None
     """Where rank 0 writes each step, so that the steps of a run that is lost are known."""
     quiet: bool = False
@@ -71,7 +75,11 @@ def train(training: Training) -> list[StepRecord]:
     workload = make_seeded(training)
     step = compile_training(training, workload)
     if training.resume is not None:
-        step.load(training.resume)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DamagedCheckpoint)
+            step.load(training.resume)
+        for warning in caught if here.rank == 0 else ():
+            print(f"graphwright: {warning.message}", file=sys.stderr, flush=True)
     made: list[StepRecord] = []
     saved, printed = step.num_steps, 0.0
     while step.num_steps < training.num_steps:
