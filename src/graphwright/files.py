@@ -25,8 +25,8 @@ from typing import IO
 from graphwright.errors import GraphFileError, GraphFormatError, GraphwrightError
 
 _GZIP_LEVEL = 6
-MAX_READ_BYTES = 1 << 28
-"""The largest file that is read, as it is and decompressed: 20 times the largest graph so far."""
+MAX_READ_BYTES = 1 << 27
+"""The largest file that is read, as it is and decompressed: a graph of some 350,000 operators."""
 
 _SCRATCH, _UNLOCKED = "graphwright-run-", ".graphwright-new-"
 

@@ -106,8 +106,8 @@ def test_a_file_that_grows_does_not_fill_the_memory(tmp_path):
         [sys.executable, "-c", GROWING, str(path)], capture_output=True, text=True, timeout=HANG
     )
     grown, _, said = done.stdout.partition(" ")
-    assert "more than 256 MiB" in said, done
-    assert int(grown) < 700
+    assert "more than 128 MiB" in said, done
+    assert int(grown) < 400
 
 
 HOLDING = """

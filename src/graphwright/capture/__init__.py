@@ -14,6 +14,7 @@ from typing import Any
 
 from graphwright.aten import ConstantLearningRate, advance, bind, replay
 from graphwright.capture.api import UndescribedOperators, capture
+from graphwright.capture.options import read_options
 from graphwright.capture.prepare import Parts, Trainable, prepare
 from graphwright.ir import Graph
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from graphwright.aten import (
     surrounding,
 )
 from graphwright.capture.blame import blaming
+from graphwright.capture.options import write_options
 from graphwright.capture.step import (
     LossFunction,
     Recording,
@@ -117,7 +119,8 @@ def capture(
                 autocast=autocast,
             )
         graph = record_step(recording)
-    graph = apply_passes(graph, passes)
+    options = write_options(clip_norm, accumulate, batch_dim, autocast)
+    graph = apply_passes(replace(graph, options=options), passes)
     if recording.optimizer is not None and recording.constant_rates:
         _report_constant_rates(recording.optimizer)
     _report_undescribed(graph)

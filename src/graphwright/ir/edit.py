@@ -259,6 +259,7 @@ class Edit:
             outputs=tuple([final[self.current(name)] for name in self.graph.outputs]),
             updates={old: final[self.current(new)] for old, new in self.graph.updates.items()},
             passes=self.graph.passes,
+            options=self.graph.options,
         )
 
     def _settled(self, tensor: Tensor, final: Mapping[str, str]) -> Tensor:

@@ -54,7 +54,8 @@ class Graph:
     `updates` says which input (parameter, buffer, optimizer state) is replaced by which output when
     the step is over. Two graphs are equal when all their parts are, names and provenance included;
     `hash` is the looser sameness of content (see `graphwright.ir.hashing`). `passes` says how the
-    graph was made from the captured one, and is in neither.
+    graph was made from the captured one, and `options` with which options of `gw.capture` that was
+    captured; they are in neither.
     """
 
     nodes: tuple[Node, ...]
@@ -63,6 +64,7 @@ class Graph:
     outputs: tuple[str, ...]
     updates: Mapping[str, str] = field(default_factory=_no_updates)
     passes: tuple[PassRecord, ...] = field(default=(), compare=False)
+    options: Mapping[str, Attr] = field(default_factory=Attrs, compare=False)
     _hashes: tuple[str, str] | None = field(default=None, init=False, compare=False)
     _producers: dict[str, Node] | None = field(default=None, init=False, compare=False)
     _consumers: dict[str, tuple[Node, ...]] | None = field(default=None, init=False, compare=False)
@@ -72,6 +74,8 @@ class Graph:
             value = getattr(self, name)
             if type(value) is not tuple:
                 object.__setattr__(self, name, tuple(value))
+        if type(self.options) is not Attrs:
+            object.__setattr__(self, "options", Attrs(self.options))
         for name in ("tensors", "updates"):
             value = getattr(self, name)
             if type(value) is not FrozenDict:

@@ -46,7 +46,8 @@ class Pass(ABC):
 
     def apply(self, graph: Graph) -> Graph:
         """Make the new graph, which names this pass after those that made the old one."""
-        return replace(self.rewrite(graph), passes=(*graph.passes, self.record))
+        made = (*graph.passes, self.record)
+        return replace(self.rewrite(graph), passes=made, options=graph.options)
 
     @property
     def record(self) -> PassRecord:

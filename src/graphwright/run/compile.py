@@ -17,12 +17,13 @@ import torch
 from torch import nn
 
 from graphwright.aten import BatchDim, OptimizerLike, make_optimizer, surrounding
-from graphwright.capture import Parts, prepare
+from graphwright.capture import Parts, prepare, read_options
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
 from graphwright.plans import Frontier, Plan
 from graphwright.rewrite import graph_of_plan
+from graphwright.run.given_graph import check_given
 from graphwright.run.processes import read_variables, world
 from graphwright.run.step import RankProgram, Start, Step
 
@@ -43,13 +44,16 @@ def compile_step(
     seed: int = 0,
     device: str | None = None,
     torch_compile: bool = False,
+    check_graph: bool = True,
 ) -> Step:
     """Make a plan's training step on this rank; every rank calls this with the same plan.
 
     `batch` is an example of the whole batch, as for `gw.capture` (its values are not read), or
     `graph` the graph that was planned; without both, the first batch that the step is given is the
-    example, and has to be whole. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of
-    `gw.capture`, where the plan's graph was captured with them. The model's values are what
+    example, and has to be whole. Either way model, loss and optimizer are captured and have to make
+    the planned graph; `check_graph=False` trusts a given one instead, which saves the seconds that
+    a large model takes. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of
+    `gw.capture`; a given graph has its own. The model's values are what
     training starts from: real ones, or on the meta device those that its modules'
     `reset_parameters` make from `seed`; see also `Step.load`. An optimizer instance keeps its
     learning rates, so that schedulers work on it (`step.optimizer`). `torch_compile` compiles what
@@ -71,7 +75,9 @@ def compile_step(
     }
     if graph is not None:
         _check_has_options(clip_norm, accumulate, autocast)
+        options = {"autocast": None, **read_options(graph)}
         graph = graph_of_plan(graph, plan)
+        _check_is_planned(plan, graph)
 
     def captured(example: Any) -> Graph:
         workload = Parts(
@@ -89,19 +95,28 @@ def compile_step(
         return _lowered(plan, graph, device)
 
     start: Start = lowered_from
-    if graph is not None or batch is not None:
-        start = _lowered(plan, graph if graph is not None else captured(batch), device)
-    return Step(start, model, loss_fn, made, seed, torch_compile)
+    check_first = None
+    if batch is not None:
+        start = _lowered(plan, captured(batch), device)
+    elif graph is not None:
+        if check_graph:
+            check_first = check_given(graph, captured, loss_fn is not None)
+        start = _lowered(plan, graph, device)
+    return Step(start, model, loss_fn, made, seed, torch_compile, check_first)
+
+
+def _check_is_planned(plan: Plan, graph: Graph) -> None:
+    if plan.graph_hash != graph.hash:
+        raise PlanMismatch(
+            "the plan was made for another graph: another model, loss, batch size, dtype, "
+            "optimizer or options of it, clip_norm, accumulate or autocast; plan this one with "
+            "gw.plan"
+        )
 
 
 def _lowered(plan: Plan, graph: Graph, device: str | None) -> RankProgram:
     """The program of this rank."""
-    if plan.graph_hash != graph.hash:
-        raise PlanMismatch(
-            "the plan was made for another graph: another model, loss, batch size, dtype, "
-            "optimizer "
-            "or options of it, clip_norm, accumulate or autocast; plan this one with gw.plan"
-        )
+    _check_is_planned(plan, graph)
     programs = lower(graph, plan)
     here = world(device=device)
     return RankProgram(world=here, graph=graph, plan=plan, program=programs.program(here.rank))
@@ -123,8 +138,7 @@ def _check_size(plan: Plan) -> None:
     if plan.cluster.num_devices != size:
         raise PlanMismatch(
             f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} "
-            "processes run; "
-            f"start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers "
+            f"processes run; start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers "
             f"{plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
         )
 
@@ -137,15 +151,12 @@ def _check_has_options(
         if value is not None and not (name == "accumulate" and value == 1):
             raise InvalidOption(
                 f"{name}={value} changes what is captured, but graph=... is captured already; give "
-                f"{name} to gw.capture, or batch=... "
-                "in the place of graph=..."
+                f"{name} to gw.capture, or batch=... in the place of graph=..."
             )
 
 
 def _check_is_whole(plan: Plan, graph: Graph) -> None:
-    """Raise if the first batch of a step that was made without an example is not the one that was
-    planned for.
-    """
+    """Raise if the first batch of a step that was made without an example is not as planned."""
     if plan.graph_hash == graph.hash:
         return
     shapes = ", ".join(
@@ -155,10 +166,9 @@ def _check_is_whole(plan: Plan, graph: Graph) -> None:
     )
     raise BatchMismatch(
         f"the first batch ({shapes}) makes another graph than the one that was planned. Without an "
-        "example the first batch has to be the whole "
-        "one, not this rank's part of it: give gw.compile an example of the whole batch "
-        "(batch=...), or the graph (graph=...). If it is whole, "
-        "then model, optimizer, dtype or batch size are others than planned"
+        "example the first batch has to be the whole one, not this rank's part of it: give "
+        "gw.compile an example of the whole batch (batch=...), or the graph (graph=...). If it is "
+        "whole, then model, optimizer, dtype or batch size are others than planned"
     )
 
 

@@ -6,10 +6,11 @@
                 "outputs": [{"name": "mm", "type": "float32[8, 3]"}], "phase": "forward"}, ...],
      "outputs": ["mm"],
      "updates": {"w": "w.new"},
-     "passes": [{"name": "unmerge", "options": {}}]}
+     "passes": [{"name": "unmerge", "options": {}}],
+     "options": {"clip_norm": 1.0}}
 
 Fields with their default value are left out; that of `passes` is what is shown here, as every graph
-was made so before there was the field. Tuples are lists; a float that JSON cannot say is
+was made so before there was the field, that of `options` is none. Tuples are lists; a float that JSON cannot say is
 `{"float": "nan"}`. One node per line, so that version control shows what changed. Reading checks
 every field and refuses what it does not know: nothing in a file is executed, nothing is guessed.
 """
@@ -25,6 +26,7 @@ from typing import NoReturn, TypeAlias, cast
 
 from graphwright.errors import GraphFileError, GraphFormatError, InvalidGraph
 from graphwright.files import read_whole, write_atomically
+from graphwright.ir.attrs import Attrs
 from graphwright.ir.bulk import collection_paused
 from graphwright.ir.graph import UNMERGED, Graph, PassRecord
 from graphwright.ir.node import Node, Tensor
@@ -45,7 +47,9 @@ _PROVENANCE_FIELDS = frozenset({"phase", "partner", "module", "layer", "step", "
 _NODE_FIELDS = frozenset({"op", "inputs", "attrs", "outputs"}) | _PROVENANCE_FIELDS
 _TENSOR_FIELDS = frozenset({"name", "type", "role", "of"})
 _PASS_FIELDS = frozenset({"name", "options"})
-_GRAPH_FIELDS = frozenset({"format", "version", "inputs", "nodes", "outputs", "updates", "passes"})
+_GRAPH_FIELDS = frozenset(
+    {"format", "version", "inputs", "nodes", "outputs", "updates", "passes", "options"}
+)
 
 
 def save(graph: Graph, path: str | Path) -> None:
@@ -109,6 +113,8 @@ def to_json(graph: Graph) -> str:
     passes = ""
     if graph.passes != UNMERGED:
         passes = f',\n"passes": {encode(passes_to_json(graph.passes))}'
+    if graph.options:
+        passes += f',\n"options": {encode(_options_to_json(graph.options))}'
     return (
         f'{{"format": "{FORMAT}", "version": {SCHEMA_VERSION},\n'
         f'"inputs": {_lines(inputs)},\n"nodes": {_lines(nodes)},\n'
@@ -127,10 +133,11 @@ def from_json(text: str | bytes) -> Graph:
 
 def passes_to_json(passes: Sequence[PassRecord]) -> list[dict[str, Json]]:
     """What a document holds of the passes that made its graph."""
-    return [
-        {"name": p.name, "options": {key: _attr_to_json(v) for key, v in p.options.items()}}
-        for p in passes
-    ]
+    return [{"name": p.name, "options": _options_to_json(p.options)} for p in passes]
+
+
+def _options_to_json(options: Mapping[str, Attr]) -> dict[str, Json]:
+    return {name: _attr_to_json(value) for name, value in options.items()}
 
 
 def passes_from_json(data: Json) -> tuple[PassRecord, ...]:
@@ -144,13 +151,15 @@ def _pass(data: Json, path: str) -> PassRecord:
     if not isinstance(data, dict):
         _fail(path, "expected an object with name and options")
     _check_fields(data, _PASS_FIELDS, path)
-    options = data.get("options")
-    if not isinstance(options, dict):
-        _fail(f"{path}.options", "expected an object")
     name = _name(data.get("name"), f"{path}.name", "a pass's name")
-    read = {k: _attr_from_json(v, f"{path}.options.{k}", 0) for k, v in options.items()}
+    return PassRecord(name, _options_from_json(data.get("options"), f"{path}.options"))
+
+
+def _options_from_json(data: Json, path: str) -> Attrs:
+    if not isinstance(data, dict):
+        _fail(path, "expected an object")
     try:
-        return PassRecord(name, read)
+        return Attrs({k: _attr_from_json(v, f"{path}.{k}", 0) for k, v in data.items()})
     except InvalidGraph as error:
         _fail(path, str(error))
 
@@ -197,7 +206,10 @@ class _Reader:
             _fail("updates", "expected an object of names")
         replaced = {old: _name(new, f"updates.{old}") for old, new in updates.items()}
         passes = passes_from_json(data["passes"]) if "passes" in data else UNMERGED
-        return Graph(tuple(nodes), self.tensors, tuple(inputs), tuple(outputs), replaced, passes)
+        options = _options_from_json(data.get("options", {}), "options")
+        return Graph(
+            tuple(nodes), self.tensors, tuple(inputs), tuple(outputs), replaced, passes, options
+        )
 
     def tensor(self, data: Json, path: str, *, given: bool) -> str:
         if not isinstance(data, dict):

@@ -91,8 +91,9 @@ class Step:
         optimizer: torch.optim.Optimizer | None,
         seed: int,
         torch_compile: bool = False,
+        check_first: Callable[[Any], None] | None = None,
     ) -> None:
-        self.optimizer = optimizer
+        self.optimizer, self._check_first = optimizer, check_first
         self._model, self._loss_fn, self._first_seed = model, loss_fn, seed
         self._compiles = torch_compile
         self._start: Callable[[Any], RankProgram] | None = None
@@ -106,6 +107,9 @@ class Step:
         if self._start is not None:
             self._begin(self._start(batch))
         self._held.check()
+        if self._check_first is not None:
+            self._check_first(batch)
+            self._check_first = None
         rates = self._rates()
         part = self.part_of(batch)
         if self.links is not None and is_check_due(self._num_calls):
@@ -248,8 +252,7 @@ class Step:
             raise AttributeError(f"a step has no {name}")
         raise StepNotBegun(
             f"the step has no {name} before its first batch; give gw.compile an example of the "
-            "whole "
-            "batch (batch=...) or the graph that was planned (graph=...)"
+            "whole batch (batch=...) or the graph that was planned (graph=...)"
         )
 
     def __repr__(self) -> str:

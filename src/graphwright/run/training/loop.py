@@ -145,7 +145,7 @@ def compile_training(training: Training, workload: Trainable) -> Step:
         workload.model,
         workload.loss_fn,
         workload.optimizer,
-        graph=training.graph,
+        batch=workload.batch,
         optimizer_options=workload.optimizer_options,
         seed=training.seed,
         torch_compile=training.torch_compile,
