@@ -11,7 +11,7 @@ from graphwright.aten.batches import (
     refuse_arrays,
     split_batch,
 )
-from graphwright.aten.calls import call_checked, complete_call, infer_types
+from graphwright.aten.calls import call_checked, check_calls, complete_call, infer_types
 from graphwright.aten.invoke import call_kernel, overload_of
 from graphwright.aten.operators import as_float32, aten, ours
 from graphwright.aten.optimizers import (

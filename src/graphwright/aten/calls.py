@@ -19,8 +19,8 @@ from graphwright.aten.invoke import call_kernel, overload_of
 from graphwright.aten.schema import Parameter, parameters, to_attr
 from graphwright.aten.types import tensor_type, to_dtype
 from graphwright.describe import Types
-from graphwright.errors import GraphwrightError, InvalidCall
-from graphwright.ir import Attr, TensorType
+from graphwright.errors import GraphwrightError, InvalidCall, InvalidGraph, UnknownOperator
+from graphwright.ir import CONSTANT_OP, Attr, Graph, TensorType
 
 Value = TypeVar("Value")
 
@@ -129,6 +129,35 @@ def infer_types(op: str, inputs: Sequence[TensorType | None], attrs: Mapping[str
         ]
         made = call_checked(op, tensors, attrs)
     return Types(tuple(inputs), tuple(map(tensor_type, made)))
+
+
+def check_calls(graph: Graph) -> None:
+    """Raise InvalidGraph where PyTorch refuses a node's call or makes other types of its inputs.
+
+    A graph from a file obeys the rules of graphs, which know nothing of operators. What this
+    PyTorch does not have is left alone.
+    """
+    seen = set()
+    for node in graph.nodes:
+        inputs = tuple(None if name is None else graph.tensors[name].type for name in node.inputs)
+        outputs = tuple(graph.tensors[name].type for name in node.outputs)
+        call = (node.op, node.attrs, inputs, outputs)
+        if node.op == CONSTANT_OP or call in seen:
+            continue
+        seen.add(call)
+        try:
+            made = infer_types(node.op, inputs, node.attrs).outputs
+        except UnknownOperator:
+            continue
+        except (GraphwrightError, TypeError) as error:
+            raise InvalidGraph(f"node {node.name}: {error}", rule="call", node=node.name) from None
+        if made != outputs:
+            raise InvalidGraph(
+                f"node {node.name}: {node.op} makes {', '.join(map(str, made)) or 'nothing'} of "
+                f"these inputs, not {', '.join(map(str, outputs))}",
+                rule="call",
+                node=node.name,
+            )
 
 
 def _schema(op: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from errno import EPIPE
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -53,11 +56,23 @@ Small = Annotated[
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="replace")  # a terminal that has no such letters
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except GraphwrightError as error:
         Console(stderr=True).print(f"[bold red]{type(error).__name__}[/]: ", end="")
         print(error, file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:  # ours are GraphwrightErrors: this is the output's
+        # What is left in the buffer would fail again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != EPIPE:
+            print(f"cannot write the output: {error.strerror or error}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import app
+from graphwright.cli.app import AsJson, app
 from graphwright.cli.inputs import load_model
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def demo(
     output: Annotated[
         Path, outputs.option("Where to draw time against memory (.png, .svg).")
     ] = Path("graphwright-demo.png"),
+    as_json: AsJson = False,
 ) -> None:
     """Plan a small model for four processes, draw the choices, train it, and check the training.
 
@@ -46,11 +47,13 @@ def demo(
 
     from graphwright.partition import plan
     from graphwright.pipeline import RunOptions, open_session
-    from graphwright.report import plot
+    from graphwright.report import plot, to_dict
+    from graphwright.run import check_workers
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    check_workers(workers)
+    console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
     make, began = partial(load_model, model, None, True), perf_counter()
-    with outputs.progress(False) as report:
+    with outputs.progress(as_json) as report:
         report(f"capturing {model}", 0, 0)
         graph = make("meta").capture()
         frontier = plan(graph, f"local:{workers}", baselines=COMPARED, report=report)
@@ -60,11 +63,18 @@ def demo(
         f"planned it for {workers} processes in {perf_counter() - began:.1f} s: {_told(frontier)}"
     )
     console.print(f"drew the choices: {output}")
-    options = RunOptions(workers=workers, plan=frontier.turning_point(), check=True, steps=5)
+    options = RunOptions(
+        workers=workers, plan=frontier.turning_point(), check=True, steps=5, quiet=as_json
+    )
     outcome = open_session(make, options).run(console.print)
     for line in outcome.lines():
         console.print(line)
-    console.print(f"all of it took {perf_counter() - began:.0f} s")
+    taken = perf_counter() - began
+    console.print(f"all of it took {taken:.0f} s")
+    if as_json:
+        about = {"model": model, "operators": len(graph.nodes), "picture": str(output)}
+        done = {"frontier": to_dict(frontier), "run": outcome.to_dict(), "seconds": taken}
+        outputs.print_json(about | done)
     if outcome.comparison is not None and not outcome.comparison.agrees:
         raise typer.Exit(1)
 

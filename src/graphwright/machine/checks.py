@@ -8,6 +8,8 @@ from numbers import Integral, Real
 from graphwright.errors import InvalidCluster
 
 MAX_DEVICES = 1 << 20
+SMALLEST, LARGEST = 1e-18, 1e24
+"""Figures that are not zero lie between these: products of them stay within a float."""
 """A larger count is refused as a typing error, before it fills the memory."""
 
 
@@ -60,4 +62,6 @@ def check_figure(value: object, place: str, *, zero: bool = False) -> float:
     ):
         sign = "non-negative" if zero else "positive"
         raise InvalidCluster(f"{place}: {value!r} is not a finite {sign} number")
+    if number and not SMALLEST <= number <= LARGEST:
+        raise InvalidCluster(f"{place}: {number:g} is not between {SMALLEST:g} and {LARGEST:g}")
     return number + 0.0  # turns -0.0 into 0.0

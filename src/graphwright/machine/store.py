@@ -58,10 +58,11 @@ class Measurement:
     def __post_init__(self) -> None:
         times: tuple[tuple[str, object], ...] = (("seconds", self.seconds), ("spread", self.spread))
         for name, value in times:
-            if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise StoreError(f"a measurement has {name} = {value!r}, not a time; measure again")
-        if self.repeats < 1:
-            raise StoreError(f"a measurement needs at least one run, not {self.repeats!r}")
+        repeats: object = self.repeats
+        if not isinstance(repeats, int) or repeats < 1:
+            raise StoreError(f"a measurement needs at least one run, not {repeats!r}")
 
 
 def default_path() -> Path:
@@ -140,10 +141,22 @@ class Store:
             rows = database.execute(
                 f"SELECT {wanted} FROM {table} WHERE {where}", prefix
             ).fetchall()
+        for row in rows:
+            self._check_key(dict(zip(rest, row, strict=False)))
         return [
             (tuple(row[:-3]), Measurement(seconds=row[-3], spread=row[-2], repeats=row[-1]))
             for row in rows
         ]
+
+    def _check_key(self, key: Mapping[str, object]) -> None:
+        """Raise where another program has written what no measurement has: SQLite takes anything."""
+        for name, value in key.items():
+            is_size = isinstance(value, int) and 0 <= value < 63
+            if not (is_size if name == "log2_size" else isinstance(value, str)):
+                raise StoreError(
+                    f"a measurement in {self.path} has {name} = {value!r}; delete the file and "
+                    "measure again, or set GRAPHWRIGHT_COSTS to another path"
+                )
 
     def _put(self, table: str, key: tuple[str | int, ...], measured: Measurement) -> None:
         row = (*key, float(measured.seconds), float(measured.spread), int(measured.repeats))

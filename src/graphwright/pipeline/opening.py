@@ -18,7 +18,7 @@ from graphwright.partition import Progress
 from graphwright.pipeline.planning import RunOptions, plan_for
 from graphwright.pipeline.session import Session
 from graphwright.plans import Plan, check_plan
-from graphwright.run import Make, examine, kept_inputs, latest, read_variables
+from graphwright.run import Make, check_workers, examine, kept_inputs, latest, read_variables
 
 
 def open_session(make: Make, options: RunOptions, *, report: Progress | None = None) -> Session:
@@ -68,6 +68,7 @@ def _num_workers(options: RunOptions) -> tuple[int, bool]:
                 "torchrun --nproc-per-node 4 -m graphwright run ... (none of its variables is set: "
                 "RANK, WORLD_SIZE, ...)"
             )
+        check_workers(options.workers)
         return options.workers, False
     if options.workers not in (None, variables.size):
         raise InvalidOption(

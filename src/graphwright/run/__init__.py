@@ -20,6 +20,7 @@ from graphwright.run.outcome import Outcome, Restart
 from graphwright.run.processes import (
     Launcher,
     World,
+    check_workers,
     gather_results,
     launch,
     leave,

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.errors import InvalidCluster
 from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
 from graphwright.plans import Mesh, Sharding, device_array, local_bytes, transfers
@@ -79,8 +80,17 @@ class Movement(Tasks):
     result_place: Ints
 
 
+MAX_SECONDS = 1e4
+"""The longest time of one task: sums of thousands are within 64 bits of picoseconds."""
+
+
 def picoseconds(seconds: float) -> int:
     """Whole picoseconds, so that sums of times are exact."""
+    if not seconds <= MAX_SECONDS:
+        raise InvalidCluster(
+            f"one computation or transfer would take {seconds:.3g} s, more than {MAX_SECONDS:.0g}; "
+            "check the rates, bandwidths and latencies of the cluster, and measured times"
+        )
     return round(seconds * PICOSECONDS)
 
 

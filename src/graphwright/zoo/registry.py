@@ -25,6 +25,8 @@ from graphwright.zoo.workload import Entry, RandomTensors, Workload
 
 SEED = 0
 SMALL_BATCH = 4
+MAX_BATCH_SIZE = 1 << 24
+"""Beyond this, sizes of single tensors leave 64 bits."""
 
 
 def names() -> tuple[str, ...]:
@@ -113,9 +115,10 @@ def _make(
 
 
 def _check(name: str, batch_size: int, device: str | torch.device) -> torch.device:
-    if type(batch_size) is not int or batch_size < 1:
+    if type(batch_size) is not int or not 1 <= batch_size <= MAX_BATCH_SIZE:
         raise InvalidWorkload(
-            f"zoo model {name!r}: batch_size={batch_size!r} is not an integer of at least 1"
+            f"zoo model {name!r}: batch_size={batch_size!r} is not an integer from 1 to "
+            f"{MAX_BATCH_SIZE:,}"
         )
     try:
         place = torch.device(device)

@@ -15,7 +15,7 @@ FLAGS = {
         "--device", "--plan", "--cluster", "--batch-size", "--small", "--limit", "--store", "--output", "-o", "--json",
     },
     "capture": {"--batch-size", "--small", "--output", "-o", "--verify", "--text", "--json"},
-    "demo": {"--model", "--workers", "--output", "-o"},
+    "demo": {"--model", "--workers", "--output", "-o", "--json"},
     "describe": {
         "--coverage", "--zoo", "--list", "--input", "--output", "--attr", "--parts", "--json",
     },

@@ -31,7 +31,10 @@ def load_graph(name: str, batch_size: int | None, small: bool, plan: Plan | None
             raise typer.BadParameter(
                 f"--batch-size and --small are for models of the zoo, not {name}"
             )
+        from graphwright.aten import check_calls
+
         graph = ir.load(name)
+        check_calls(graph)
         return graph if plan is None else graph_of_plan(graph, plan)
     from graphwright.pipeline import prepare
 

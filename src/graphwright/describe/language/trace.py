@@ -28,7 +28,7 @@ from graphwright.describe.language.syntax import (
     index_names,
     size_symbol,
 )
-from graphwright.errors import DescriptionError
+from graphwright.errors import DescriptionError, GraphwrightError, InvalidCall
 from graphwright.ir import Attr, TensorType
 from graphwright.symbolic import Kind, Poly, Symbol
 
@@ -101,7 +101,16 @@ def trace(description: Description, attrs: Mapping[str, Attr], types: Types) -> 
                 values[symbol] = int(poly.evaluate(values))
             if candidate.holds(values) and all(attrs[n] == v for n, v in candidate.pinned.items()):
                 return candidate
-    known.append(_run(description, attrs, types, skeleton))
+    try:
+        known.append(_run(description, attrs, types, skeleton))
+    except GraphwrightError:
+        raise
+    except Exception as error:  # whatever its lines raise when they are given what does not fit
+        given = ", ".join("absent" if t is None else str(t) for t in types.inputs)
+        raise InvalidCall(
+            f"{description.op}({given or 'no tensors'}) does not fit its description: {error}; "
+            f"attributes {dict(attrs)}"
+        ) from error
     return known[-1]
 
 

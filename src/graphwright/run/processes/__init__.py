@@ -10,7 +10,7 @@ from graphwright.run.processes.agreement import (
     rank_and_size,
     without_group_warning,
 )
-from graphwright.run.processes.launch import Launcher, launch
+from graphwright.run.processes.launch import Launcher, check_workers, launch
 from graphwright.run.processes.notices import notice_of_compiling
 from graphwright.run.processes.peers import refuse_strangers
 from graphwright.run.processes.rendezvous import read_variables

@@ -58,7 +58,7 @@ class Launcher:
         """Call the function in every worker; the results by rank, their tensors on the CPU."""
         _check_outside()
         _check_function(function)
-        _check_memory(self.num_workers)
+        check_workers(self.num_workers)
         packed = pack((function, arguments), f"{_name(function)} with its arguments")
         changed = threading.Event()
         workers: list[WorkerProcess] = []
@@ -131,7 +131,7 @@ def _check_outside() -> None:
         )
 
 
-def _check_memory(num_workers: int) -> None:
+def check_workers(num_workers: int) -> None:
     """Raise if so many processes would fill the memory at once: the system would kill one."""
     free = free_host_memory()
     needed = num_workers * WORKER_BYTES

@@ -1,0 +1,95 @@
+"""The command line where its output cannot go, and options refused before they cost anything."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from graphwright.cli import app
+from limits import HANG
+
+ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+
+
+def run(*arguments, stdout=subprocess.PIPE, **variables):
+    return subprocess.run(
+        [sys.executable, "-m", "graphwright", *arguments],
+        env={**os.environ, **variables},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        timeout=HANG,
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_full_device(options):
+    with Path("/dev/full").open("wb") as full:
+        done = run("zoo", *options, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.decode().strip() == "cannot write the output: No space left on device"
+
+
+def test_a_reader_that_leaves():
+    """As `| head` does: nothing to complain about."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = run("zoo", stdout=closed)
+    assert done.stderr.strip() == b""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["describe", "aten.mm"], ["doctor", "--cluster", "dgx-h100"]]
+)
+def test_a_terminal_without_such_letters(arguments):
+    done = run(*arguments, **ASCII)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii() and len(done.stdout) > 500
+
+
+def test_an_error_on_a_terminal_without_such_letters(tmp_path):
+    done = run("plan", str(tmp_path / "☃.json"), "--cluster", "dgx-h100", **ASCII)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"GraphFileError: cannot read ") and done.stderr.isascii()
+
+
+@pytest.mark.parametrize("size", [str(10**20), str(10**400), str(1 << 25)])
+def test_a_batch_that_no_tensor_can_hold(size):
+    done = run("capture", "lenet", "--batch-size", size)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"InvalidWorkload: ") and b"16,777,216" in done.stderr
+
+
+@pytest.mark.parametrize("verb", [["run", "lenet", "--small"], ["demo"]])
+def test_more_workers_than_memory_are_refused_before_anything_is_planned(verb, tmp_path):
+    options = [] if verb[0] == "run" else ["-o", str(tmp_path / "picture.png")]
+    done = run(*verb, "--workers", "99999", *options, GRAPHWRIGHT_COSTS=str(tmp_path / "costs"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"InvalidLaunch: 99999 workers need ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_verb_has_json():
+    command = typer.main.get_command(app)
+    without = [
+        name
+        for name, verb in command.commands.items()
+        if not any("--json" in option.opts for option in verb.params)
+    ]
+    assert without == []
+
+
+@pytest.mark.slow
+def test_the_demo_as_json(tmp_path):
+    picture = tmp_path / "picture.svg"
+    done = run("demo", "--model", "mlp", "--workers", "2", "-o", str(picture), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["model"] == "mlp" and told["picture"] == str(picture) and picture.is_file()
+    assert told["run"]["check"]["agrees"] and len(told["run"]["check"]["steps"]) == 5
+    assert told["frontier"] and told["operators"] > 10 and told["seconds"] > 0
