@@ -10,9 +10,11 @@ from types import ModuleType
 
 from graphwright.describe.cost import Cost, cost
 from graphwright.describe.facts import (
+    Lookup,
     Properties,
     is_described,
     is_random,
+    lookups,
     node_splits,
     properties,
     types_of,

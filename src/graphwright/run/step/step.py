@@ -24,7 +24,7 @@ import torch
 from torch import fx, nn
 
 from graphwright.aten import fixed_options, refuse_changes
-from graphwright.errors import InvalidCheckpoint, PlanMismatch, StepNotBegun
+from graphwright.errors import BatchMismatch, InvalidCheckpoint, PlanMismatch, StepNotBegun
 from graphwright.ir import Graph, Role
 from graphwright.plans import Call, Plan, Program
 from graphwright.run.checkpoint import Shard
@@ -45,6 +45,7 @@ from graphwright.run.program import (
 from graphwright.run.step.batch import compare_given, cut_batch, find_rates, name_batch
 from graphwright.run.step.held import Held
 from graphwright.run.step.initial import initial_parts
+from graphwright.run.step.labels import find_labels
 
 if TYPE_CHECKING:
     from graphwright.run.links.collectives import GroupLinks
@@ -111,10 +112,11 @@ class Step:
             self._check_first(batch)
             self._check_first = None
         rates = self._rates()
-        part = self.part_of(batch)
+        named = name_batch(batch, self.has_targets)
+        part = cut_batch(named, self.graph, self.program, self.world)
+        self._check_labels(named)
         if self.links is not None and is_check_due(self._num_calls):
-            given = name_batch(batch, self.has_targets)
-            compare_given(given, self.graph, self.optimizer, self._starts_from)
+            compare_given(named, self.graph, self.optimizer, self._starts_from)
             self._starts_from = None
         self._num_calls += 1
         held, fixed = self._held.take()
@@ -134,6 +136,17 @@ class Step:
             # what schedulers look at before they warn
             self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return self._whole_loss(results)
+
+    def _check_labels(self, named: Mapping[str, torch.Tensor]) -> None:
+        """Refuse indices out of range: the same on all ranks, if they are given whole batches."""
+        try:
+            for label in self._labels:
+                label.check(named, self.program, is_check_due(self._num_calls))
+        except BatchMismatch:
+            if self.links is not None and not label.is_whole(named):
+                self.links.leave()  # the others go on without this rank, and fail
+                self._held.take()
+            raise
 
     def part_of(self, batch: Any) -> dict[str, torch.Tensor]:
         """This rank's part of a batch by the names of the graph's inputs; of it or of the whole."""
@@ -242,6 +255,7 @@ class Step:
         if here.device.type == "cpu":
             keep_freed_memory()  # not before: what making the parts took goes back to the system
         self._options = [] if self.optimizer is None else fixed_options(self.optimizer)
+        self._labels = find_labels(graph)
         self.world, self.graph, self.plan, self.program = here, graph, ready.plan, program
         self.links, self.has_targets = links, self._loss_fn is not None
         self.seed, self.num_steps, self._num_calls = self._first_seed, 0, 0
