@@ -16,6 +16,7 @@ from graphwright import zoo
 from graphwright.cli.inputs.models import load_model
 from graphwright.errors import WorkerFailed
 from graphwright.pipeline import RunOptions, open_session
+from graphwright.run import latest
 from limits import HANG
 
 COMMAND = (sys.executable, "-m", "graphwright", "run")
@@ -205,3 +206,20 @@ def workers_of(pid):
         if parent == pid and "spawn_main" in command:
             found.append(int(path.name))
     return sorted(found)
+
+
+def test_resume_takes_the_newest_whole_checkpoint_and_says_so(tmp_path):
+    """Workers see damage in the bytes of tensors; damage in the index is seen before they start."""
+    shared = ("mlp", "--small", "--workers", 2, "--plan", "data", "--checkpoint", tmp_path)
+    run(*shared, "--steps", 3, "--checkpoint-every", 1)
+    first, second, third = sorted(tmp_path.iterdir())
+    file = third / "__0_0.distcp"
+    file.write_bytes(bytes(byte ^ (n % 50 == 0) for n, byte in enumerate(file.read_bytes())))
+    (second / "graphwright.json").write_text("{")
+    done = run(*shared, "--steps", 4, "--resume")
+    assert f"{file} is damaged" in done.stderr and f"going on from {first}" in done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines() if line[:5] == "step "] == ["2", "3", "4"]  # fmt: skip
+    (latest(tmp_path) / "graphwright.json").write_text("{")
+    (third / "graphwright.json").write_text("{")
+    done = run(*shared, "--steps", 4, "--resume")
+    assert f"cannot read {third}" in done.stdout and f"from {first}" in done.stdout

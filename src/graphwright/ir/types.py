@@ -73,6 +73,10 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
 """Bytes per element of every element type, as PyTorch names it without `torch.`."""
 
 
+MAX_BYTES = 1 << 56
+"""Of one tensor: sums over the tensors of a step are within 64 bits."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorType:
     """Shape and element type; `repr` is its spelling in the text form: `float32[64, 3]`."""
@@ -95,6 +99,11 @@ class TensorType:
                     f"shape {self.shape!r} holds {size!r}; sizes are whole numbers from 0 on",
                     rule="shape",
                 )
+        if self.nbytes > MAX_BYTES:
+            raise InvalidGraph(
+                f"{self!r} would take {self.nbytes:.2g} bytes, more than any machine has",
+                rule="shape",
+            )
 
     @property
     def rank(self) -> int:

@@ -138,8 +138,8 @@ def _check_size(plan: Plan) -> None:
     if plan.cluster.num_devices != size:
         raise PlanMismatch(
             f"the plan is for {plan.cluster.num_devices} devices ({plan.cluster.name}), but {size} "
-            f"processes run; start as many (gw.launch({plan.cluster.num_devices}), graphwright run --workers "
-            f"{plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
+            f"processes run; start as many (gw.launch({plan.cluster.num_devices}), graphwright run "
+            f"--workers {plan.cluster.num_devices}, or torchrun), or plan for local:{size}"
         )
 
 

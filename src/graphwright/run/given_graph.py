@@ -25,7 +25,7 @@ Capture = Callable[[Any], Graph]
 
 
 def check_given(graph: Graph, capture: Capture, has_targets: bool) -> Callable[[Any], None] | None:
-    """Refuse a graph that another model makes; what is left to check with the first batch, if so."""
+    """Refuse a graph that another model makes; returns what the first batch has to pass, if any."""
     try:
         _compare(graph, capture, _example(graph, has_targets))
     except PlanMismatch:
@@ -42,9 +42,9 @@ def _compare(graph: Graph, capture: Capture, example: Any) -> None:
     if captured.hash != graph.hash:
         raise PlanMismatch(
             "graph=... was not captured from this model, loss and optimizer: an operator, a shape "
-            "or an option such as betas or weight_decay differs. Give what it was captured from, or "
-            "capture and plan again. If the batch holds more than tensors, give an example of it "
-            "(batch=...) instead of the graph; check_graph=False trusts the graph as it is"
+            "or an option such as betas or weight_decay differs. Give what it was captured from, "
+            "or capture and plan again. If the batch holds more than tensors, give an example of "
+            "it (batch=...) instead of the graph; check_graph=False trusts the graph as it is"
         )
 
 

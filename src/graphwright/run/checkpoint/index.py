@@ -117,17 +117,23 @@ def read_index(path: Path) -> Index:
 def read_position(path: Path, index: Index) -> tuple[int, int]:
     """The number of steps made and the seed, in the checkpoint of a training step."""
     try:
-        return _count(index.extra, "num_steps"), int(index.extra["seed"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        return _count(index.extra, "num_steps"), _whole(index.extra["seed"])
+    except (KeyError, ValueError) as error:
         raise InvalidCheckpoint(
             f"{path} is not the checkpoint of a training step, or damaged: {error!r}"
         ) from error
 
 
 def _count(document: Mapping[str, Any], name: str) -> int:
-    value = document[name]
-    if type(value) is not int or not 0 <= value < _MAX_STEPS:
+    value = _whole(document[name])
+    if not 0 <= value < _MAX_STEPS:
         raise ValueError(f"{name} is not a number of steps")
+    return value
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number")
     return value
 
 
@@ -141,13 +147,13 @@ def _entry(document: Any) -> Entry:
 
 def _chunk(document: Any, type: TensorType) -> Chunk:
     box = tuple(
-        (int(start), int(start) + int(size))
+        (_whole(start), _whole(start) + _whole(size))
         for start, size in zip(document["start"], document["sizes"], strict=True)
     )
     inside = zip(box, type.shape, strict=True)
     if not all(0 <= start <= stop <= size for (start, stop), size in inside):
         raise ValueError(f"the chunk {box} lies outside of {type}")
-    file, offset, bytes = str(document["file"]), int(document["offset"]), int(document["bytes"])
+    file, offset, bytes = document["file"], _whole(document["offset"]), _whole(document["bytes"])
     if Path(file).name != file or offset < 0 or bytes < 0:
         raise ValueError(f"{file!r} at {offset} is not a place in this folder")
     return Chunk(box=box, file=file, offset=offset, bytes=bytes)

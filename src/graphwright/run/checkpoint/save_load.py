@@ -141,7 +141,7 @@ def _load(
 def examine(
     path: str | os.PathLike[str], wanted: Mapping[str, TensorType]
 ) -> tuple[Path, int, list[str]]:
-    """The checkpoint at `path`, or the newest whole one in it, and its steps; by this process alone.
+    """The checkpoint at `path`, or the newest whole one in it, and its steps; in this process.
 
     And what is to be said about those that are damaged. Bytes of tensors are not looked at. Raises
     CheckpointMismatch unless it holds just these tensors.

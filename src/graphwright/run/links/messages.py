@@ -41,9 +41,9 @@ class Waiting:
     reads: torch.Tensor | None = None
 
     def wait(self) -> torch.Tensor:
-        found = self.get()
+        result = self.get()
         self.reads = None
-        return found
+        return result
 
 
 def gather(what: Collective, value: torch.Tensor, rank: int, post: Post) -> Waiting:
@@ -90,21 +90,21 @@ def exchange(what: Exchange, value: torch.Tensor | None, like: torch.Tensor, pos
 
 def parts_along(shape: Sequence[int], dim: int, sizes: Sequence[int]) -> list[Box]:
     """The regions of parts that follow each other along a dim."""
-    found, start = [], 0
+    regions, start = [], 0
     for size in sizes:
         region = [(0, n) for n in shape]
         region[dim] = (start, start + size)
-        found.append(tuple(region))
+        regions.append(tuple(region))
         start += size
-    return found
+    return regions
 
 
 def by_rank(items: Iterable[tuple[int, Box]]) -> dict[int, list[Box]]:
     """The regions of each rank, in their order."""
-    found: dict[int, list[Box]] = {}
+    regions: dict[int, list[Box]] = {}
     for rank, region in items:
-        found.setdefault(rank, []).append(region)
-    return found
+        regions.setdefault(rank, []).append(region)
+    return regions
 
 
 def _transfer(

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.1
 END_SECONDS = 1.0
 """How long a worker has to end by itself once told to."""
 ANSWER_SECONDS = 5.0
-"""How long a worker may take to say where it is, and its last words to arrive, on a busy machine."""
+"""How long a worker may take to say where it is, and its last words to arrive."""
 
 _starting = threading.Lock()
 

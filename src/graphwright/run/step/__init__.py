@@ -1,4 +1,4 @@
-"""A training step under a plan: what it is given, what it holds between calls, and its first values."""
+"""A training step under a plan: what it is given, what it holds, and its first values."""
 
 from graphwright.run.step.held import kept_inputs
 from graphwright.run.step.step import RankProgram, Start, Step

@@ -61,8 +61,8 @@ class Held:
         """Raise if there is nothing to go on from."""
         if self.is_lost:
             raise StepLost(
-                "an earlier step or load failed halfway, so the parameters are gone; load a checkpoint "
-                "with step.load"
+                "an earlier step or load failed halfway, so the parameters are gone; load a "
+                "checkpoint with step.load"
             )
 
     def take(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:

@@ -1,7 +1,8 @@
 """The first values of what lives between steps, part by part.
 
 a module with values        its parameters and buffers, cut to this rank's parts
-a module on "meta"          made one submodule at a time by its own `reset_parameters`, cut, and let go: never all of it at once
+a module on "meta"          made one submodule at a time by its own `reset_parameters`, cut, and let
+                            go: never all of it at once
 the optimizer's state       what it would start from, made for one parameter at a time
 """
 
@@ -32,7 +33,7 @@ def initial_parts(
     device: torch.device,
     seed: int,
 ) -> dict[str, torch.Tensor]:
-    """This rank's part of every parameter, buffer, constant and optimizer state; not of data and learning rates."""
+    """This rank's part of all that lives between steps: not of data and learning rates."""
     parts: dict[str, torch.Tensor] = {}
 
     def keep(name: str, value: torch.Tensor) -> None:
@@ -56,14 +57,16 @@ def initial_parts(
     ]
     if missing:
         raise NoInitialValue(
-            f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}: there is no value to start from. If model or optimizer are others than those that the graph was captured with, "
-            "give these. A module on the meta device needs a reset_parameters for every parameter; else give a module with values"
+            f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}: there is no "
+            "value to start from. If model or optimizer are others than those that the graph was "
+            "captured with, give these. A module on the meta device needs a reset_parameters for "
+            "every parameter; else give a module with values"
         )
     return parts
 
 
 def _made_by_modules(model: nn.Module, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers by name, from each submodule's own initialisation; the same in every process."""
+    """Parameters and buffers by name, from each submodule's own initialisation."""
     for number, (path, module) in enumerate(model.named_modules()):
         own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
         reset = getattr(module, "reset_parameters", None)

@@ -3,8 +3,9 @@
     targets.0 --ne, where, unsqueeze--> the index of a gather over 10 classes:     0 <= index < 10
 
 A kernel that meets a label out of range fails in the middle of a step, whose parameters are lost
-by then; a table that is split by rows would read zeros. Where an index follows from the batch alone,
-by views and element-wise operators, it is computed beforehand and compared with the table's rows.
+by then; a table that is split by rows would read zeros. Where an index follows from the batch
+alone, by views and element-wise operators, it is computed beforehand and compared with the table's
+rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training under a plan: the loop of a rank, what came of it, and going on when a worker is lost."""
+"""Training under a plan: the loop of a rank, and going on when a worker is lost."""
 
 from graphwright.run.training.elastic import Attempt, Elastic, elastic
 from graphwright.run.training.loop import (
