@@ -212,14 +212,13 @@ def test_resume_takes_the_newest_whole_checkpoint_and_says_so(tmp_path):
     """Workers see damage in the bytes of tensors; damage in the index is seen before they start."""
     shared = ("mlp", "--small", "--workers", 2, "--plan", "data", "--checkpoint", tmp_path)
     run(*shared, "--steps", 3, "--checkpoint-every", 1)
-    first, second, third = sorted(tmp_path.iterdir())
-    file = third / "__0_0.distcp"
-    file.write_bytes(bytes(byte ^ (n % 50 == 0) for n, byte in enumerate(file.read_bytes())))
-    (second / "graphwright.json").write_text("{")
-    done = run(*shared, "--steps", 4, "--resume")
-    assert f"{file} is damaged" in done.stderr and f"going on from {first}" in done.stderr
-    assert [line.split()[1] for line in done.stdout.splitlines() if line[:5] == "step "] == ["2", "3", "4"]  # fmt: skip
-    (latest(tmp_path) / "graphwright.json").write_text("{")
+    _, second, third = sorted(tmp_path.iterdir())
     (third / "graphwright.json").write_text("{")
+    done = run(*shared, "--steps", 3, "--resume")
+    assert f"cannot read {third}" in done.stdout and f"from {second}" in done.stdout
+    file = latest(tmp_path) / "__0_0.distcp"
+    file.write_bytes(bytes(byte ^ (n % 50 == 0) for n, byte in enumerate(file.read_bytes())))
     done = run(*shared, "--steps", 4, "--resume")
-    assert f"cannot read {third}" in done.stdout and f"from {first}" in done.stdout
+    assert f"{file} is damaged" in done.stderr and f"going on from {second}" in done.stderr
+    made = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("step ")]
+    assert made == ["3", "4"]
