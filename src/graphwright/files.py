@@ -2,8 +2,8 @@
 
 A file is written under a temporary name in the same folder, flushed to disk and renamed over the
 old one, whose mode it keeps. If anything fails, the temporary file is removed and the old one stays
-unchanged. A symbolic link stays one: what it leads to is replaced. Only plain files are replaced,
-never a device or a pipe. Files whose names end in `.gz` are compressed.
+unchanged. A symbolic link of the user's own stays one: what it leads to is replaced. Only plain
+files are replaced, never a device or a pipe. Files whose names end in `.gz` are compressed.
 
 What is read is limited: a few bytes of gzip can grow to any size.
 """
@@ -38,7 +38,11 @@ def writing(
     """Open a file for writing that appears at `path` only when it is complete."""
     path = Path(path)
     try:
-        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        target = path
+        if path.is_symlink():
+            if path.lstat().st_uid not in (0, os.getuid()):
+                raise failure(f"cannot write {path}: it is another user's link; give another name")
+            target = Path(os.path.realpath(path))
         mode = _mode_to_keep(target)
         if mode is not None and not stat.S_ISREG(mode):
             raise failure(f"cannot write {path}: it is not a plain file; give another name")
@@ -150,10 +154,10 @@ def remove_abandoned(folder: Path) -> None:
     with suppress(ImportError, OSError):
         import fcntl
 
-        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(descriptor).st_uid == os.getuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(descriptor)

@@ -62,6 +62,17 @@ def test_only_plain_files_are_replaced(tmp_path):
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make another user's link")
+def test_links_of_others_are_not_followed(tmp_path):
+    """In a folder that all can write to, they could lead anywhere."""
+    (tmp_path / "mine").write_text("old")
+    (tmp_path / "link").symlink_to("mine")
+    os.chown(tmp_path / "link", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(GraphFileError, match="another user's link"):
+        write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "mine").read_text() == "old"
+
+
 def test_gzip_of_several_members(tmp_path):
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"one ") + gzip.compress(b"two") + b"\0\0")
@@ -141,3 +152,20 @@ def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
     with scratch_folder():
         assert not living.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_others_put_there_is_left_alone(tmp_path, monkeypatch):
+    """A pipe of that name would be waited for; a link could lead anywhere."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "kept").mkdir()
+    os.mkfifo(tmp_path / "graphwright-run-pipe")
+    (tmp_path / "graphwright-run-file").touch()
+    (tmp_path / "graphwright-run-link").symlink_to("kept")
+    theirs = tmp_path / "graphwright-run-theirs"
+    theirs.mkdir()
+    if os.getuid() == 0:
+        os.chown(theirs, 65534, 65534)
+    with scratch_folder():
+        pass
+    names = {path.name.removeprefix("graphwright-run-") for path in tmp_path.iterdir()}
+    assert names == {"kept", "pipe", "file", "link"} | ({"theirs"} if os.getuid() == 0 else set())

@@ -105,8 +105,10 @@ def _error_from_json(data: Mapping[str, Any]) -> GraphwrightError | OSError:
         number, text, file = data["os"]
         return OSError(number, text, *([file] if file else []))
     fields = {n: tuple(v) if isinstance(v, list) else v for n, v in data["fields"].items()}
-    kind = next((k for k in _error_types(GraphwrightError) if k.__name__ == data["type"]), None)
-    return GraphwrightError(data["message"]) if kind is None else kind(data["message"], **fields)
+    for kind in _error_types(GraphwrightError):
+        if (kind.__module__, kind.__name__) == (GraphwrightError.__module__, data["type"]):
+            return kind(data["message"], **fields)
+    return GraphwrightError(data["message"])
 
 
 def _error_types(kind: type[GraphwrightError]) -> Iterator[type[GraphwrightError]]:
