@@ -150,7 +150,7 @@ def replication_pad_backward(g: Tensor, x: Tensor, *, padding: Ints):
 
 
 def expected_pairs(g: Tensor, x: Tensor, padding: Ints) -> list[tuple[Int, Int]]:
-    """(front, back) for each padded dim, in the order of dims; the kernel expects g to have both."""
+    """(front, back) for each padded dim, in order; the kernel expects g to have both."""
     sides = list(zip(padding[::2], padding[1::2], strict=True))[::-1]
     for dim, (front, back) in enumerate(sides, start=-len(sides)):
         expect(g.shape[dim], x.shape[dim] + front + back)

@@ -408,7 +408,7 @@ def _check_output_size(trace: Trace, out_size: Mapping[Symbol, Poly]) -> None:
 
 
 def _combine(trace: Trace, number: int, reduction: Reduce | None = None) -> Combine:
-    """How partial results of a reduction combine; a lookup is a sum. Truth values add up as `or`."""
+    """How partial results of a reduction combine; a lookup is a sum, of truth values `or`."""
     reducer = "sum" if reduction is None else reduction.reducer
     is_bool = trace.output_dtypes[number] == "bool"
     return Combine("any" if is_bool and reducer == "sum" else reducer)
