@@ -127,11 +127,21 @@ class CaptureError(GraphwrightError):
     cause: BaseException | None = None
 
 
+class ModelFailed(CaptureError):
+    """The model or the loss raised an exception on tensors of these shapes and dtypes.
+
+    Capture runs them on tensors without values. What raises there in most cases raises eagerly too:
+    shapes that do not fit, a missing argument. If it does run eagerly, the line that the message
+    names looks at something that such tensors do not have: their device, their memory, their class.
+    """
+
+
 class DataDependentControlFlow(CaptureError):
     """The model's Python code reads a tensor's value: ``if x.sum() > 0``, ``range(int(n))``.
 
     A graph is one fixed list of operators, and capture runs without values. Use ``torch.where`` or
-    a mask to branch, avoid ``x.item()``, and take loop counts from the configuration.
+    a mask to branch, avoid ``x.item()``, and take loop counts from the configuration. In a library's
+    code, choose an option of the model that does without: no layer drop, batched experts.
     """
 
 
@@ -139,7 +149,7 @@ class DynamicShapeOperator(CaptureError):
     """The shape of an operator's result depends on values: ``nonzero``, ``unique``, ``x[mask]``.
 
     Use a form with a fixed shape: ``torch.where(mask, x, 0)`` for ``x[mask]``, ``topk`` for a
-    selection, padded instead of packed sequences.
+    selection, padded instead of packed sequences, batched experts in a mixture of experts.
     """
 
 

@@ -8,12 +8,13 @@ from graphwright.aten.batches import (
     map_named,
     map_tensors,
     named_tensors,
+    own_loss,
     refuse_arrays,
     split_batch,
 )
 from graphwright.aten.calls import call_checked, check_calls, complete_call, infer_types
 from graphwright.aten.invoke import call_kernel, overload_of
-from graphwright.aten.operators import as_float32, aten, ours
+from graphwright.aten.operators import as_float32, as_pairs, aten, ours
 from graphwright.aten.optimizers import (
     RATE,
     STEP,

@@ -2,7 +2,8 @@
 
 inputs=x                inputs.0                   model(x)
 inputs=(x, y)           inputs.0, inputs.1         model(x, y)
-inputs={"a": x}         inputs.a                   model(a=x)
+inputs={"a": x}         inputs.a                   model(a=x), any mapping
+inputs=Sample(a=x)      inputs.a                   model(Sample(a=x)), a dataclass
 targets=t               targets.0                  loss_fn(output, t)
 nested                  inputs.0.1, inputs.a.b     passed as it is
 """
@@ -10,6 +11,8 @@ nested                  inputs.0.1, inputs.a.b     passed as it is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -39,51 +42,66 @@ def split_batch(batch: Any, *, has_targets: bool) -> tuple[Any, Any]:
 
 def named_tensors(prefix: str, tree: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors of inputs or targets with their names."""
-    if isinstance(tree, torch.Tensor):
-        yield f"{prefix}.0", tree
-    elif isinstance(tree, list):
-        yield from _walk(f"{prefix}.0", tree)
-    else:
-        yield from _walk(prefix, tree)
+    alone = isinstance(tree, (torch.Tensor, list))
+    yield from _walk(f"{prefix}.0" if alone else prefix, tree)
 
 
 def _walk(path: str, tree: Any) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(tree, torch.Tensor):
         yield path, tree
-    elif isinstance(tree, dict):
-        for key, value in tree.items():
-            yield from _walk(f"{path}.{key}", value)
-    elif isinstance(tree, (tuple, list)):
-        for index, value in enumerate(tree):
-            yield from _walk(f"{path}.{index}", value)
+    for key, value in _parts(tree):
+        yield from _walk(f"{path}.{key}", value)
+
+
+def _parts(tree: Any) -> list[tuple[Any, Any]]:
+    """What a container holds, by key; nothing for all that is no container."""
+    if isinstance(tree, Mapping):
+        return list(tree.items())
+    if isinstance(tree, (tuple, list)):
+        return list(enumerate(tree))
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return [(field.name, getattr(tree, field.name, None)) for field in fields(tree)]
+    return []
 
 
 def refuse_arrays(path: str, tree: Any) -> None:
     """Raise where a batch holds an array of NumPy, which would be taken for a plain argument."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            refuse_arrays(f"{path}.{key}", value)
-    elif isinstance(tree, (tuple, list)):
-        for index, value in enumerate(tree):
-            refuse_arrays(f"{path}.{index}", value)
-    elif type(tree).__module__ == "numpy" and hasattr(tree, "shape"):
+    if type(tree).__module__ == "numpy" and hasattr(tree, "shape"):
         raise InvalidBatch(
             f"{path} is a NumPy {type(tree).__name__} of {tree.dtype}; convert it with "
             "torch.from_numpy"
         )
+    for key, value in _parts(tree):
+        refuse_arrays(f"{path}.{key}", value)
 
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
     """Return the same structure with each tensor replaced."""
     if isinstance(tree, torch.Tensor):
         return function(tree)
-    if isinstance(tree, dict):
-        return {key: map_tensors(function, value) for key, value in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, value) for value in tree))
+    before = _parts(tree)
+    parts = {key: map_tensors(function, value) for key, value in before}
+    return tree if all(parts[key] is value for key, value in before) else _rebuilt(tree, parts)
+
+
+def _rebuilt(tree: Any, parts: dict[Any, Any]) -> Any:
+    """A container of the same type that holds other parts."""
+    if type(tree) is dict:
+        return parts
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, value) for value in tree)
-    return tree
+        make = getattr(tree, "_make", type(tree))  # a named tuple's way
+        return make(parts.values())
+    try:
+        made = copy(tree)
+        if isinstance(tree, Mapping):
+            for key, value in parts.items():
+                made[key] = value
+        else:
+            for key, value in parts.items():
+                object.__setattr__(made, key, value)
+    except Exception:  # a mapping that cannot be written
+        return parts
+    return made
 
 
 def map_named(function: Callable[[str, torch.Tensor], torch.Tensor], prefix: str, tree: Any) -> Any:
@@ -96,9 +114,16 @@ def call(model: Callable[..., Any], inputs: Any) -> Any:
     """Call the model as the form of its inputs says."""
     if isinstance(inputs, tuple):
         return model(*inputs)
-    if isinstance(inputs, dict):
+    if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(inputs)
+
+
+def own_loss(output: Any) -> Any:
+    """The loss that a model returns by itself: alone, or as the `loss` of what it returns."""
+    if isinstance(output, Mapping):
+        return output.get("loss", output)
+    return output if isinstance(output, torch.Tensor) else getattr(output, "loss", output)
 
 
 def _describe(value: object) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from graphwright.aten.autocast import without_autocast
 from graphwright.aten.batches import named_tensors, split_batch
 from graphwright.aten.invoke import call_kernel
+from graphwright.aten.operators import as_pairs
 from graphwright.aten.optimizers import (
     STEP,
     OptimizerLike,
@@ -28,7 +29,7 @@ from graphwright.aten.optimizers import (
 )
 from graphwright.aten.types import tensor_type, to_dtype
 from graphwright.errors import ReplayError, UnknownOperator
-from graphwright.ir import CONSTANT_OP, Graph, Node, TensorType
+from graphwright.ir import CONSTANT_OP, Graph, Node, Role, TensorType
 
 
 def replay(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -72,8 +73,8 @@ def bind(
 ) -> dict[str, Tensor]:
     """Return real values for the graph's inputs, from a real model and batch.
 
-    `batch` is (inputs, targets); give `inputs` instead for an inference graph or a model that
-    returns its own loss. Optimizer state is what the optimizer holds, or what it would start from.
+    `batch` is what the graph was captured with: (inputs, targets), or the inputs of a model that
+    returns its own loss; give `inputs` for an inference graph. Optimizer state is what the optimizer holds, or what it would start from.
     Learning rates (`optimizer.lr.<group>`) are what the optimizer's groups say now.
     """
     values: dict[str, Tensor] = dict(constants or {})
@@ -87,12 +88,16 @@ def bind(
     for prefix, module in modules:
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             values[prefix + name] = tensor.detach()
-    given, targets = (inputs, ()) if inputs is not None else split_batch(batch, has_targets=True)
+    given, targets = inputs, ()
+    if inputs is None:
+        wanted = {n for n in graph.inputs if graph.tensors[n].role is Role.INPUT}
+        alone = wanted == {name for name, _ in named_tensors("inputs", batch)}
+        given, targets = split_batch(batch, has_targets=not alone)
     values.update(named_tensors("inputs", given))
     values.update(named_tensors("targets", targets))
     if optimizer is not None:
         _bind_state(values, make_optimizer(optimizer, optimizer_options, model), model)
-    return {name: values[name] for name in graph.inputs if name in values}
+    return {name: as_pairs(values[name]) for name in graph.inputs if name in values}
 
 
 def _bind_state(

@@ -64,9 +64,10 @@ def capture(
 
     Training: `batch` is (inputs, targets) and the step is loss_fn(model(inputs), targets), its
     gradients, and the optimizer's update if one is given (a torch.optim class with its options, or
-    an instance). Without `loss_fn` the model returns the loss itself and `batch` is its inputs.
-    Inference: give `inputs` only. Inputs are a tensor, a tuple (positional arguments) or a dict
-    (keyword arguments); their values are not read, so tensors on the meta device will do.
+    an instance). Without `loss_fn` the model returns the loss itself, alone or as `loss` of what it
+    returns, and `batch` is its inputs. Inference: give `inputs` only. Inputs are a tensor, a tuple
+    (positional arguments) or any mapping (keyword arguments), as a tokenizer returns it; their
+    values are not read, so tensors on the meta device will do.
 
     `clip_norm` bounds the norm of all gradients together before the update, as
     `torch.nn.utils.clip_grad_norm_` does; the norm is the output `grad_norm`. `accumulate=K` cuts
@@ -131,9 +132,7 @@ def _call(training: bool, loss_fn: object) -> str:
     """What the step calls, in words."""
     if not training:
         return "model(inputs)"
-    if loss_fn is not None:
-        return "loss_fn(model(inputs), targets)"
-    return "model(batch), whose result is the loss as no loss_fn was given,"
+    return "model(batch)" if loss_fn is None else "loss_fn(model(inputs), targets)"
 
 
 def _check_loss_function(loss_fn: object) -> None:

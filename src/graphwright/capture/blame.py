@@ -5,8 +5,10 @@ from __future__ import annotations
 import linecache
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from types import TracebackType
 
 import torch
@@ -22,6 +24,7 @@ from graphwright.errors import (
     DynamicShapeOperator,
     GraphBreak,
     GraphwrightError,
+    ModelFailed,
     MutatedGlobal,
 )
 from graphwright.user_code import is_users
@@ -32,14 +35,10 @@ _LAYERS = tuple(_TORCH + folder + os.sep for folder in ("nn", "distributions"))
 
 def source_line(traceback: TracebackType | None) -> str | None:
     """Return `file:line: source` of the innermost frame that is the user's."""
-    line = None
-    while traceback is not None:
-        code, number = traceback.tb_frame.f_code, traceback.tb_lineno
-        if is_users(code.co_filename):
-            text = linecache.getline(code.co_filename, number).strip()
-            line = f"{code.co_filename}:{number}: {text}"
-        traceback = traceback.tb_next
-    return line
+    frame = _users_frame(traceback)
+    return (
+        None if frame is None else f"{frame[0]}:{frame[1]}: {linecache.getline(*frame[:2]).strip()}"
+    )
 
 
 def library_line(traceback: TracebackType | None) -> str | None:
@@ -72,7 +71,10 @@ def module_path(traceback: TracebackType | None, model: nn.Module) -> str | None
 
 @contextmanager
 def blaming(model: nn.Module, call: str) -> Iterator[None]:
-    """Turn whatever the step, which makes this call, raises into a capture error with the line and module that caused it."""
+    """Turn what a step raises into a capture error with the line and module that caused it.
+
+    `call` is what the step calls, in words.
+    """
     log = logging.getLogger("torch._subclasses.fake_tensor")
     silenced, log.disabled = log.disabled, True  # it would print what is raised here anyway
     try:
@@ -85,7 +87,7 @@ def blaming(model: nn.Module, call: str) -> Iterator[None]:
     except GraphwrightError:
         raise
     except Exception as error:
-        translated = _translate(error, call, _where(error.__traceback__, model))
+        translated = _translate(error, call, model)
         translated.cause = error
         raise translated from None
     finally:
@@ -106,61 +108,150 @@ _REMEDIES = {
     "distributions": "the distribution checks its arguments, so make it with validate_args=False",
     "transformer.py": "the layer looks whether its mask is causal, so pass is_causal explicitly "
     "(True or False)",
-    "batchnorm.py": "the layer averages over all batches (momentum=None), so give it a number as momentum",
+    "batchnorm.py": "the layer averages over all batches (momentum=None), so give it a number as "
+    "momentum",
 }
 """What to do where PyTorch's own code looks at values, by a part of the file's name."""
 
-_ANY_REMEDY = "use torch.where or a mask instead of a branch, and keep numbers in tensors"
+
+def _remedy(traceback: TracebackType | None, model: nn.Module, otherwise: str) -> str:
+    """What to do about code that depends on values, in the terms of who wrote it."""
+    inside = library_line(traceback) or ""
+    known = next((text for part, text in _REMEDIES.items() if part in inside), None)
+    frame = _users_frame(traceback)
+    if known is not None or frame is None:
+        return known or otherwise
+    file, number, variables = frame
+    lines = "".join(linecache.getline(file, n) for n in range(number - _NEAR, number + 1))
+    dropped = _layer_drop(lines, variables.get("self"), model)
+    if dropped is not None:
+        return dropped
+    library = _library(file)
+    if library is None:
+        return otherwise
+    set_experts = getattr(model, "set_experts_implementation", None)
+    if "expert" in lines and set_experts and model._can_set_experts_implementation():  # type: ignore[operator]
+        return 'its experts run one by one: call model.set_experts_implementation("batched_mm")'
+    return (
+        f"that is how {library} computes this part: choose another option for it where the model's "
+        "configuration has one, or put a module without it in its place"
+    )
 
 
-def _translate(error: Exception, call: str, where: str) -> CaptureError:
-    text = str(error)
+_NEAR = 8
+"""How many lines before one that depends on a random number may say why."""
+
+
+def _layer_drop(lines: str, module: object, model: nn.Module) -> str | None:
+    """What to set where layers are skipped at random."""
+    path = next((name for name, m in model.named_modules() if m is module), None)
+    for attribute in reversed(re.findall(r"self\.([\w.]*drop[\w.]*)", lines)):
+        try:
+            value = attrgetter(attribute)(module)
+        except AttributeError:
+            continue
+        if path is not None and isinstance(value, float) and value > 0:
+            name = ".".join(filter(None, ("model", path, attribute)))
+            return f"it skips layers at random, and a graph has all of them: set {name} = 0.0"
+    return None
+
+
+def _users_frame(traceback: TracebackType | None) -> tuple[str, int, Mapping[str, object]] | None:
+    """File, line and variables of the innermost frame that is the user's."""
+    innermost = None
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if is_users(frame.f_code.co_filename):
+            innermost = frame.f_code.co_filename, traceback.tb_lineno, frame.f_locals
+        traceback = traceback.tb_next
+    return innermost
+
+
+def _library(file: str) -> str | None:
+    """The installed library that a file belongs to."""
+    _, _, inside = file.replace("dist-packages", "site-packages").partition(
+        "site-packages" + os.sep
+    )
+    return inside.partition(os.sep)[0] or None
+
+
+def _translate(error: Exception, call: str, model: nn.Module) -> CaptureError:
+    text, traceback = str(error), error.__traceback__
+    where = _where(traceback, model)
     match error:
         case DataDependentOutputException():
-            inside = library_line(error.__traceback__) or ""
-            remedy = next((text for part, text in _REMEDIES.items() if part in inside), _ANY_REMEDY)
+            remedy = _remedy(
+                traceback,
+                model,
+                "use torch.where or a mask instead of a branch, and keep numbers in tensors",
+            )
             return DataDependentControlFlow(
                 f"the model reads a tensor's value ({error.func}), which decides how it goes on; "
                 f"{remedy}{where}"
             )
         case DynamicOutputShapeException() if "ctc_loss" in str(error.func):
             return DynamicShapeOperator(
-                f"the CTC loss cannot be captured: what its kernel keeps depends on the lengths that it is given; train with another loss{where}"
+                "the CTC loss cannot be captured: what its kernel keeps depends on the lengths "
+                f"that it is given; train with another loss{where}"
             )
         case DynamicOutputShapeException():
+            remedy = _remedy(
+                traceback,
+                model,
+                "use a form with a fixed shape (torch.where with the mask, topk, padding)",
+            )
             return DynamicShapeOperator(
-                f"the shape of {error.func}'s result depends on values; use a form with a fixed shape "
-                f"(torch.where with the mask, topk, padding){where}"
+                f"the shape of {error.func}'s result depends on values; {remedy}{where}"
             )
         case NotImplementedError() if "HigherOrderOperator" in text:
             return DataDependentControlFlow(
-                "the model contains a control-flow operator (torch.cond, while_loop, scan), which decides by "
-                f"values what runs; use torch.where or a mask, and loops of a fixed length{where}"
+                "the model contains a control-flow operator (torch.cond, while_loop, scan), which "
+                f"decides by values what runs; use torch.where or a mask, and loops of a fixed "
+                f"length{where}"
             )
         case TypeError() if "__format__" in text:
             return DataDependentControlFlow(
-                "the model formats a tensor's value into text; leave the value out of the step, or print its "
-                f"shape{where}"
+                "the model formats a tensor's value into text; leave the value out of the step, or "
+                f"print its shape{where}"
             )
         case _ if "tolist()" in text:
+            remedy = _remedy(traceback, model, "keep numbers in tensors")
             return DataDependentControlFlow(
-                f"the model reads a tensor's values (tolist); keep numbers in tensors{where}"
+                f"the model reads a tensor's values (tolist); {remedy}{where}"
             )
         case _ if "mutating a non-functional tensor" in text:
             return MutatedGlobal(
-                "the step writes to a tensor that is neither a parameter nor a buffer of the model; register "
-                f"it with register_buffer, or make scratch space from the step's own tensors{where}"
+                "the step writes to a tensor that is neither a parameter nor a buffer of the "
+                "model; register it with register_buffer, or make scratch space from the step's "
+                f"own tensors{where}"
             )
         case _ if "numpy" in text or "data pointer" in text or "data_ptr" in text:
             return GraphBreak(
-                f"the model leaves PyTorch here ({_first_line(text)}); express it in torch operators or "
-                f"register it with torch.library.custom_op{where}"
+                f"the model leaves PyTorch here ({_first_line(text)}); express it in torch "
+                f"operators or register it with torch.library.custom_op{where}"
+            )
+        case _ if _is_ours(traceback):
+            return CaptureError(
+                f"capture itself failed, with {type(error).__name__}: {_first_line(text)}. This is "
+                f"a defect: please report it{where}"
             )
         case _:
-            return CaptureError(
-                f"the step raised {type(error).__name__}: {_first_line(text)}; check that "
-                f"{call} runs eagerly with these shapes and dtypes{where}"
+            return ModelFailed(
+                f"{call} raised {type(error).__name__}: {_first_line(text)}; check the shapes and "
+                "dtypes of the batch, and whether the model looks at something that tensors "
+                f"without values do not have{where}"
             )
+
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _is_ours(traceback: TracebackType | None) -> bool:
+    """Whether an exception was raised by capture's own code."""
+    file = ""
+    while traceback is not None:
+        file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
+    return file.startswith(_OURS)
 
 
 def _first_line(text: str) -> str:

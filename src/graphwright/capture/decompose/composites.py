@@ -36,7 +36,7 @@ DECOMPOSITIONS: dict[object, Decomposition] = {}
 
 
 def decompose(*overloads: object) -> Callable[[F], F]:
-    """Register a function in place of operators."""
+    """Register a function in place of operators; those of a library by their names."""
 
     def register(function: F) -> F:
         DECOMPOSITIONS.update(dict.fromkeys(overloads, function))
@@ -220,15 +220,47 @@ def _addr(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1)
     return _add_product(c, outer, beta, alpha)
 
 
+@decompose(aten._grouped_mm.default)
+def _grouped_mm(x: Tensor, other: Tensor, offs: Tensor | None = None, *rest: Any) -> Tensor:
+    """PyTorch knows the type of its grouped product in bfloat16 alone; ours takes the others."""
+    if x.dtype == torch.bfloat16 or offs is None or x.dim() != 2 or any(rest):
+        return KEPT
+    return ours.grouped_mm.default(x, other, offs)
+
+
+@decompose("transformers.grouped_mm_fallback.default")
+def _transformers_grouped_mm(x: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    return aten._grouped_mm.default(x, weight, offs)
+
+
+@decompose("transformers.grouped_mm_fallback_backward.default")
+def _transformers_grouped_mm_backward(
+    x: Tensor, weight: Tensor, offs: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor]:
+    for_input = aten._grouped_mm.default(grad, aten.transpose.int(weight, 1, 2), offs)
+    return for_input, aten._grouped_mm.default(aten.transpose.int(x, 0, 1), grad, offs)
+
+
+@decompose(aten.floor_divide.default)
+def _floor_divide(x: Tensor, other: Tensor | float) -> Tensor:
+    return aten.div.Tensor_mode(x, other, rounding_mode="floor")
+
+
 # Convolution.
+
+
+def _for_each_dim(options: Sequence[Any], rank: int) -> list[Any]:
+    """A convolution's options, with one number where one for each dim is meant repeated."""
+    return [o * rank if isinstance(o, list) and len(o) == 1 else o for o in options]
 
 
 @decompose(aten.convolution.default)
 def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *options: Any) -> Tensor:
-    if bias is None:
+    whole = _for_each_dim(options, weight.dim() - 2)
+    if bias is None and whole == list(options):
         return KEPT
-    out = aten.convolution.default(x, weight, None, *options)
-    return aten.add.Tensor(out, along(bias, out.dim()))
+    out = aten.convolution.default(x, weight, None, *whole)
+    return out if bias is None else aten.add.Tensor(out, along(bias, out.dim()))
 
 
 @decompose(aten.convolution_backward.default)
@@ -245,7 +277,8 @@ def _convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    options = (stride, padding, dilation, transposed, output_padding, groups)
+    given = (stride, padding, dilation, transposed, output_padding, groups)
+    options = _for_each_dim(given, weight.dim() - 2)
     for_input = for_weight = for_bias = None
     if output_mask[0]:
         for_input = ours.convolution_grad_input.default(grad, weight, list(x.shape), *options)

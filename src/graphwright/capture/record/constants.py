@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
-from graphwright.aten import aten, dtype_name
+from graphwright.aten import as_pairs, aten, dtype_name
 from graphwright.capture.record.canonical import operator_name
-from graphwright.errors import ComplexInput, MutatedGlobal, UnsupportedModel
+from graphwright.capture.record.functional import stamp, stamped
+from graphwright.capture.record.pairs import set_pair
+from graphwright.errors import MutatedGlobal, UnsupportedModel
 from graphwright.ir import CONSTANT_OP, Attr, Role
 
 if TYPE_CHECKING:
@@ -89,10 +92,16 @@ class Constants:
                 "the step uses a trainable tensor that is not a parameter of the model; make it an "
                 "nn.Parameter of a module"
             )
-        if real.is_complex():
-            raise ComplexInput("the step uses a complex constant; use two real tensors")
         written = real.device.type != "meta" and real.numel() <= LARGEST_WRITTEN_CONSTANT
-        fake = self._write(real.detach().cpu()) if written else self._declare(real)
+        if written and real.is_complex():
+            fake = self.recorder.empty(real)
+            with _disable_current_modes():
+                content = as_pairs(real.detach().cpu())
+            pair = self._write(content)
+            set_pair(fake, pair)
+            stamp(fake, stamped(pair))
+        else:
+            fake = self._write(real.detach().cpu()) if written else self._declare(real)
         self._lifted[id(real)] = (real, real._version, fake)
         return fake
 

@@ -20,7 +20,8 @@ from torch import nn
 from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
-from graphwright.aten import aten, is_number
+from graphwright.aten import aten
+from graphwright.capture.record.restore import Snapshot
 from graphwright.capture.record.tape import Value
 from graphwright.errors import MismatchedTypes, MutatedGlobal
 
@@ -125,35 +126,29 @@ def swapped(
     step; `read` holds the `id` of each constant that was read. One that is only replaced (a weight that a
     hook computes anew before each call) is not needed there.
     """
-    modules = list(model.named_modules())
-    before = [_Snapshot(module) for _, module in modules]
-    completed = False
-    counted: list[str] = []
+    snapshot = Snapshot(model)
     try:
-        for _, module in modules:
-            for table in (module._parameters, module._buffers):
+        for module in model.modules():
+            tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+            for table in tables:
                 for name, tensor in table.items():
                     if tensor is not None and id(tensor) in replacements:
                         table[name] = replacements[id(tensor)]
         yield
-        completed = True
+        replaced, counted = snapshot.replaced(read), snapshot.counted()
     finally:
-        for (path, _), snapshot in zip(modules, before, strict=True):
-            counted += [f"{path}.{word}".lstrip(".") for word in snapshot.counted()]
-        replaced = [
-            f"{path}.{name}".lstrip(".")
-            for (path, _), snapshot in zip(modules, before, strict=True)
-            for name in snapshot.restore(read)
-        ]
-    if completed and replaced:
+        snapshot.restore()
+    if replaced:
         raise MutatedGlobal(
-            f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is neither a parameter "
-            "nor a buffer, so its value would be lost between steps; register it with register_buffer"
+            f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is neither "
+            "a parameter nor a buffer, so its value would be lost between steps; register it with "
+            "register_buffer"
         )
-    if completed and counted:
+    if counted:
         warnings.warn(
-            f"the step changes {', '.join(counted)}: a number of Python, which a captured step has as it was in every step. If results depend "
-            "on it, keep it in a tensor (register_buffer) and change that in place",
+            f"the step changes {', '.join(counted)}: a number of Python, which a captured step has "
+            "as it was in every step. If results depend on it, keep it in a tensor "
+            "(register_buffer) and change that in place",
             FrozenNumber,
             stacklevel=2,
         )
@@ -161,44 +156,3 @@ def swapped(
 
 class FrozenNumber(UserWarning):
     """A module counts, or changes a factor, with an ordinary number: a captured step does in every step what it did in the first."""
-
-
-class _Snapshot:
-    """A module's attributes, and one level of the containers among them."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.attributes: dict[str, Any] = dict(module.__dict__)
-        self.containers: dict[str, Any] = {
-            name: value.copy()
-            for name, value in self.attributes.items()
-            if isinstance(value, (dict, list, set))
-        }
-
-    def counted(self) -> list[str]:
-        """The plain numbers that have changed, in words."""
-        now = self.module.__dict__
-        return [
-            f"{name} from {value} to {now[name]}"
-            for name, value in self.attributes.items()
-            if is_number(value) and is_number(now.get(name)) and now[name] != value
-        ]
-
-    def restore(self, read: Collection[int]) -> list[str]:
-        """Put everything back; returns the names of tensor attributes that were read and replaced."""
-        now = self.module.__dict__
-        replaced = [
-            name
-            for name, value in self.attributes.items()
-            if isinstance(value, torch.Tensor) and now.get(name) is not value and id(value) in read
-        ]
-        now.clear()
-        now.update(self.attributes)
-        for name, content in self.containers.items():
-            container = self.attributes[name]
-            container.clear()
-            if isinstance(container, list):
-                container.extend(content)
-            else:
-                container.update(content)
-        return replaced

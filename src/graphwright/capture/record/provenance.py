@@ -157,22 +157,23 @@ class Provenance:
         for path, module in modules:
             paths.setdefault(id(module), path)
 
+        stack: list[tuple[nn.Module, Frame | None]] = []
+
         def enter(module: nn.Module, _args: object) -> None:
             parent = self.frame
+            stack.append((module, parent))
             path = paths.get(id(module), parent.path if parent else "")
             counts = self.calls if self.phase is Phase.FORWARD else self._recalls
             owns = next(module.parameters(), None) is not None
             self.frame = Frame(path, counts[path], owns, parent)
             counts[path] += 1
 
-        def leave(_module: nn.Module, _args: object, _result: object) -> None:
-            if self.frame is not None:
-                self.frame = self.frame.parent
+        def leave(module: nn.Module, _args: object, _result: object) -> None:
+            left = None
+            while left is not module:  # calls inside of it that raised have no end of their own
+                left, self.frame = stack.pop()
 
-        handles = [
-            register_module_forward_pre_hook(enter),
-            register_module_forward_hook(leave, always_call=True),
-        ]
+        handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
         try:
             yield
         finally:

@@ -27,11 +27,12 @@ from graphwright.aten import aten, bind_arguments, tensor_type
 from graphwright.capture.decompose import DECOMPOSITIONS
 from graphwright.capture.record.canonical import operator_name, write
 from graphwright.capture.record.constants import Constants, tensors_in
+from graphwright.capture.record.decide import answer
 from graphwright.capture.record.functional import VALUE, stamp, stamped
+from graphwright.capture.record.pairs import on_pairs, set_pair
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.tape import Entry, Tape, Value
 from graphwright.errors import (
-    ComplexInput,
     MismatchedTypes,
     UnsupportedModel,
 )
@@ -69,14 +70,19 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Return an unstamped fake tensor with the size and strides of another, on the CPU."""
+        size, stride = like.size(), like.stride()
         with disable_functional_mode(), self, self.paused():
-            return torch.empty_strided(
-                like.size(), like.stride(), dtype=dtype or like.dtype, device="cpu"
-            )
+            return torch.empty_strided(size, stride, dtype=dtype or like.dtype, device="cpu")
 
     def declare(self, name: str, fake: Tensor, role: Role, of: Value | None = None) -> Value:
-        """Make a fake tensor an input of the graph."""
-        value = self.tape.declare(name, tensor_type(fake), role, of)
+        """Make a fake tensor an input of the graph, a complex one as a pair of real numbers."""
+        pair = fake
+        if fake.is_complex():
+            with disable_functional_mode(), self, self.paused():
+                pair = torch.empty((*fake.shape, 2), dtype=fake.dtype.to_real(), device="cpu")
+            set_pair(fake, pair)
+        value = self.tape.declare(name, tensor_type(pair), role, of)
+        stamp(pair, value)
         stamp(fake, value)
         return value
 
@@ -123,12 +129,16 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             if not any(isinstance(t, FakeTensor) for t in tensors):
                 return self.constants.compute(func, tensors, args, kwargs)
             args, kwargs = self.constants.lift_all(func, args, kwargs)
+        if func is aten._local_scalar_dense.default:
+            told = answer(stamped(tensors[0]))
+            if told is not None:
+                return told
         _check_call(func, args, kwargs, tensors)
         if func._schema.is_mutable:
             raise UnsupportedModel(
                 f"{operator_name(func)} writes in place in a way that cannot be undone"
             )
-        decomposition = DECOMPOSITIONS.get(func)
+        decomposition = DECOMPOSITIONS.get(func if func.namespace == "aten" else str(func))
         if decomposition is not None:
             with self:
                 result = decomposition(*args, **kwargs)
@@ -150,8 +160,22 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Compute the types of an operator's results and write it down."""
         with self.paused():
-            result = super().__torch_dispatch__(func, types, args, kwargs)
-        if not tensors_in((result,)):
+            try:
+                result = super().__torch_dispatch__(func, types, args, kwargs)
+            except ValueError:  # a view that autograd takes of what eager code has in other order
+                if func is not aten.view.default or self.provenance.phase is not Phase.BACKWARD:
+                    raise
+                result = aten.clone.default(args[0], memory_format=torch.contiguous_format)
+                result = super().__torch_dispatch__(func, types, (result, args[1]), kwargs)
+        made = tensors_in((result,))
+        if not made:
+            return result
+        if any(t.is_complex() for t in (*made, *tensors_in((args,)))):
+            with self:
+                pairs = on_pairs(func, args, dict(kwargs))
+            for fake, pair in zip(made, tensors_in((pairs,)), strict=True):
+                stamp(fake, stamped(pair))
+                set_pair(fake, pair)
             return result
         arguments = bind_arguments(func, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags:
@@ -193,8 +217,6 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         """Write one entry and stamp its outputs."""
         values = tuple(None if x is None else self._value(x, op) for x in inputs)
         types = tuple(tensor_type(out) for out in outputs)
-        if any(t.dtype.startswith("complex") for t in types):
-            raise ComplexInput(f"{op} makes a complex tensor")
         provenance = self.provenance
         key = None
         if provenance.phase is Phase.UPDATE and not random and all(t.numel <= 1 for t in types):

@@ -45,7 +45,7 @@ def declare(recording: Recording, mode: Functionalisation) -> None:
 def _declare_one(recording: Recording, name: str, tensor: Tensor, role: Role) -> None:
     if any(tensor is known for known in (recording.originals.get(name),)):
         return
-    _check_dense(name, tensor)
+    _check_dense(name, tensor, role)
     fake = recording.recorder.empty(tensor)
     recording.originals[name] = tensor
     recording.values[name] = recording.recorder.declare(name, fake, role)
@@ -58,7 +58,7 @@ def _declare_batch(recording: Recording) -> None:
     for prefix, tree in (("inputs", recording.inputs), ("targets", recording.targets)):
         refuse_arrays(prefix, tree)
         for name, tensor in named_tensors(prefix, tree):
-            _check_dense(name, tensor)
+            _check_dense(name, tensor, Role.INPUT)
             if name in recording.values:
                 raise UnsupportedModel(
                     f"the model has a {recording.values[name].role} called {name}, which is the "
@@ -102,12 +102,12 @@ def collect(recording: Recording) -> None:
             )
 
 
-def _check_dense(name: str, tensor: Tensor) -> None:
+def _check_dense(name: str, tensor: Tensor, role: Role) -> None:
     if nn.parameter.is_lazy(tensor):
         raise UnsupportedModel(
             f"{name} has no shape yet (a lazy module); run the model once before capturing it"
         )
-    if tensor.is_complex():
+    if tensor.is_complex() and role is not Role.BUFFER:
         raise ComplexInput(f"{name} is {tensor.dtype}; use two real tensors (torch.view_as_real)")
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized:
         raise UnsupportedModel(f"{name} is not a dense tensor ({tensor.layout}); convert it first")

@@ -7,13 +7,13 @@ clip        clip_grad_norm_(model.parameters(), ...)        if asked for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphwright.aten import call, casting
+from graphwright.aten import call, casting, own_loss
 from graphwright.capture.record import value_of
 from graphwright.capture.step.clip import clip
 from graphwright.capture.step.micro import micro_batches
@@ -103,9 +103,8 @@ def _added(recording: Recording, name: str, total: Tensor | None, tensor: Tensor
 def _forward(recording: Recording, inputs: Any, targets: Any) -> Tensor:
     """Return the loss."""
     with torch.enable_grad(), casting(recording.autocast):
-        loss = call(recording.model, inputs)
-        if recording.loss_fn is not None:
-            loss = recording.loss_fn(loss, targets)
+        output = call(recording.model, inputs)
+        loss = own_loss(output) if recording.loss_fn is None else recording.loss_fn(output, targets)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
         returned = (
             f"a {loss.dtype} tensor of shape {tuple(loss.shape)}"
@@ -139,14 +138,19 @@ def _how_to_return_a_loss(returned: object, has_loss_fn: bool) -> str:
         if returned.numel() == 1:
             return "numbers of this dtype have no gradient: compute it in floating point"
         return "reduce it with .mean() or .sum()"
-    if returned is None:
+    if returned is None and has_loss_fn:
         return "return the loss tensor (is a return missing?)"
+    if returned is None:
+        return (
+            "it computes its loss only from what it is compared with: add that to the batch "
+            "(`labels` in most libraries), or give a loss_fn"
+        )
     if isinstance(returned, (int, float)):
         return "return the loss tensor itself, without .item() or float()"
-    picked = "out['loss']" if isinstance(returned, dict) or hasattr(returned, "loss") else "out[0]"
     if has_loss_fn:
+        picked = "out['loss']" if isinstance(returned, Mapping) else "out[0]"
         return f"return the loss tensor, e.g. {picked}"
     return (
-        f"return the loss tensor, e.g. {picked}: give loss_fn=lambda out, _: {picked} with "
-        "batch=(inputs, ())"
+        "return the loss, alone or as `loss` of an object or mapping, or give a loss_fn: "
+        "loss_fn=lambda out, _: out[0] with batch=(inputs, ())"
     )

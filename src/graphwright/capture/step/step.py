@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -73,12 +74,18 @@ def _infer(recording: Recording) -> None:
 
 @contextmanager
 def _untouched_settings() -> Iterator[None]:
-    """Keep the generator's state; no compiled functions, no fused kernels that hide operators."""
+    """Keep the generator's state; no compiled functions, no fused kernels that hide operators.
+
+    Code that asks whether it is being compiled hears yes, and looks at no values.
+    """
     state = torch.default_generator.get_state()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.compiler.set_stance("force_eager"):
+        with (
+            torch.compiler.set_stance("force_eager"),
+            mock.patch.object(torch.compiler, "_is_compiling_flag", True),
+        ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

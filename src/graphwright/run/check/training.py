@@ -18,7 +18,7 @@ from math import isnan
 import torch
 from torch import nn
 
-from graphwright.aten import bind, call, make_optimizer, map_tensors, split_batch
+from graphwright.aten import bind, call, make_optimizer, map_tensors, own_loss, split_batch
 from graphwright.capture import Parts, Trainable
 from graphwright.describe import is_random
 from graphwright.ir import Graph
@@ -132,7 +132,7 @@ def _train_eagerly(
     for _ in range(training.num_steps):
         optimizer.zero_grad()
         output = call(model, inputs)
-        loss = output if loss_fn is None else loss_fn(output, targets)
+        loss = own_loss(output) if loss_fn is None else loss_fn(output, targets)
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))

@@ -72,6 +72,10 @@ def write(
     inputs, attrs = split_arguments(overload, arguments)
     outputs = [item for item in _flatten(result) if isinstance(item, Tensor)]
     _normalise_dims(overload, inputs, attrs, outputs)
+    for argument in overload._schema.arguments:  # one number where two or three are meant
+        given, count = attrs.get(argument.name), getattr(argument, "N", None)
+        if count and isinstance(given, tuple) and len(given) == 1:
+            attrs[argument.name] = given * count
     if attrs.get("stride") == () and "kernel_size" in attrs:
         attrs["stride"] = attrs["kernel_size"]
     if "dtype" in attrs and not any(x is not None for x in inputs):
@@ -167,7 +171,7 @@ def _rank_of_dims(
     sizes = attrs.get("input_sizes")
     if isinstance(sizes, tuple):
         return len(sizes)
-    given = [x.dim() for x in inputs if x is not None]
+    given = [x.dim() for x in inputs if isinstance(x, Tensor)]  # or a number
     if overload in _DIMS_OF_OUTPUT:
         return outputs[0].dim()
     if overload in _DIMS_OF_INPUT:
