@@ -43,10 +43,12 @@ class Case:
     build: Callable[..., Made]
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def make(self) -> Made:
+    def make(self, on: str | None = None) -> Made:
+        """Build it; torchvision's models are on the meta device unless told otherwise."""
+        options = {**self.options, **({"on": on} if on and self.library == "torchvision" else {})}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return self.build(self.name, **self.options)
+            return self.build(self.name, **options)
 
 
 def cases() -> dict[str, Case]:
@@ -68,12 +70,10 @@ def squares(output: Any, _: Any = None) -> Tensor:
 def _leaves(tree: Any) -> list[Tensor]:
     if isinstance(tree, Tensor):
         return [tree]
+    if not isinstance(tree, (Mapping, tuple, list)):
+        return []
     parts = tree.values() if isinstance(tree, Mapping) else tree
-    return (
-        [x for part in parts for x in _leaves(part)]
-        if isinstance(parts, (tuple, list)) or isinstance(tree, Mapping)
-        else []
-    )
+    return [x for part in parts for x in _leaves(part)]
 
 
 def _classes(size: int = 10) -> Tensor:
@@ -109,38 +109,38 @@ def _torchvision() -> list[Case]:
 
 
 _IMAGE = {"inception_v3": 299, "quantized_inception_v3": 299}
+_SEVERAL = ("deeplab", "fcn_", "lraspp", "googlenet", "inception")
+"""Parts of the names of models that return more than the scores of classes."""
 
 
-def _vision(name: str, kind: str) -> Made:
+def _vision(name: str, kind: str, on: str = "meta") -> Made:
     from torchvision import models
 
     options: dict[str, Any] = {"weights": None}
-    if kind == "detection" or any(part in name for part in ("deeplab", "fcn", "lraspp")):
+    if kind == "detection" or any(part in name for part in _SEVERAL[:3]):
         options["weights_backbone"] = None
     if name.startswith("quantized"):
         options["quantize"] = False
-    if name in ("googlenet", "inception_v3", "quantized_googlenet", "quantized_inception_v3"):
+    if any(part in name for part in _SEVERAL[3:]):
         options["init_weights"] = False
-    with torch.device("meta"):
+    with torch.device(on):
         model = models.get_model(name, **options).train()
-        if kind == "video":
-            size, frames = (224, 16) if name.startswith(("mvit", "swin")) else (112, 16)
-            return Made(model=model, loss_fn=F.cross_entropy, batch=(torch.empty(BATCH, 3, frames, size, size), torch.empty(BATCH, dtype=torch.int64)))  # fmt: skip
         if kind == "optical_flow":
-            return Made(model=model, loss_fn=squares, batch=(tuple(torch.empty(2, 3, 128, 128) for _ in range(2)), ()))  # fmt: skip
+            images = (torch.rand(2, 3, 128, 128), torch.rand(2, 3, 128, 128))
+            return Made(model=model, loss_fn=squares, batch=(images, ()))
         if kind == "detection":
-            images = [torch.empty(3, 320, 320) for _ in range(2)]
-            boxes = [{"boxes": torch.empty(3, 4), "labels": torch.empty(3, dtype=torch.int64)} for _ in images]  # fmt: skip
-            return Made(model=model, loss_fn=squares, batch=((images, boxes), ()))
-        size = _IMAGE.get(name, 224)
-        images = torch.empty(BATCH, 3, size, size)
-    with torch.no_grad():
-        classifies = not any(
-            p in name for p in ("deeplab", "fcn", "lraspp", "googlenet", "inception")
-        )
-    if classifies:
-        return Made(model=model, loss_fn=F.cross_entropy, batch=(images, torch.empty(BATCH, dtype=torch.int64, device="meta")))  # fmt: skip
-    return Made(model=model, loss_fn=squares, batch=(images, ()))
+            boxes = {"boxes": torch.rand(3, 4), "labels": torch.zeros(3, dtype=torch.int64)}
+            given = ([torch.rand(3, 320, 320)] * 2, [boxes] * 2)
+            return Made(model=model, loss_fn=squares, batch=(given, ()))
+        shape = [BATCH, 3, *[_IMAGE.get(name, 224 if on == "meta" else 64)] * 2]
+        if kind == "video":
+            size = 224 if name.startswith(("mvit", "swin")) else 112
+            shape = [BATCH, 3, 16, size, size]
+        images = torch.rand(shape)
+        if any(part in name for part in _SEVERAL):
+            return Made(model=model, loss_fn=squares, batch=(images, ()))
+        classes = torch.randint(0, 10, (BATCH,))
+    return Made(model=model, loss_fn=F.cross_entropy, batch=(images, classes))
 
 
 # -- timm ---------------------------------------------------------------------------------------------
@@ -173,14 +173,14 @@ _SMALL: dict[str, Any] = {
     **dict.fromkeys(("intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "hidden_dim", "d_ff", "d_inner", "n_inner", "ffn_hidden_size"), 64),
     **dict.fromkeys(("num_key_value_heads", "num_kv_heads"), 2),
     "head_dim": 8, "d_kv": 8, "vocab_size": 100, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-    "decoder_start_token_id": 1, "max_position_embeddings": 64, "n_positions": 64, "moe_intermediate_size": 32,
+    "decoder_start_token_id": 1, **dict.fromkeys(("layerdrop", "encoder_layerdrop", "decoder_layerdrop"), 0.0), "max_position_embeddings": 64, "n_positions": 64, "moe_intermediate_size": 32,
     "num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "image_size": 32, "patch_size": 8,
     "num_labels": 10,
 }  # fmt: skip
 """What makes a configuration small, for those that have such a field."""
 
-TEXT, CLASSES, SPANS, IMAGE, PLAIN_TEXT, PLAIN_IMAGE, BOTH = (
-    "text", "classes", "spans", "image", "plain text", "plain image", "both",
+TEXT, UNMASKED, CLASSES, SPANS, IMAGE, PLAIN_TEXT, PLAIN_IMAGE, BOTH = (
+    "text", "unmasked", "classes", "spans", "image", "plain text", "plain image", "both",
 )  # fmt: skip
 
 _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -206,7 +206,7 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "MobileBertForMaskedLM": (TEXT, {"true_hidden_size": 32, "intra_bottleneck_size": 32}),
     "ModernBertForMaskedLM": (TEXT, {}),
     "MPNetForMaskedLM": (TEXT, {"max_position_embeddings": 66}),
-    "NystromformerForMaskedLM": (TEXT, {"num_landmarks": 4, "segment_means_seq_len": LENGTH}),
+    "NystromformerForMaskedLM": (UNMASKED, {"num_landmarks": 4, "segment_means_seq_len": LENGTH}),
     "RemBertForMaskedLM": (TEXT, {"input_embedding_size": 16, "output_embedding_size": 16}),
     "RobertaForMaskedLM": (TEXT, {"max_position_embeddings": 66}),
     "RoFormerForMaskedLM": (TEXT, {}),
@@ -388,6 +388,8 @@ def _batch(kind: str, model: nn.Module, config: Any) -> dict[str, Any]:
     text: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if kind == TEXT:
         return {**text, "labels": ids.clone()}
+    if kind == UNMASKED:
+        return {"input_ids": ids, "labels": ids.clone()}
     if kind == CLASSES:
         return {**text, "labels": _classes()}
     if kind == SPANS:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright import capture
+from graphwright.aten import as_pairs
 from graphwright.ir import Graph, Phase
 
 TOLERANCE = 1e-6
@@ -45,14 +46,9 @@ def assert_trains_alike(
     options = optimizer_options if is_class else None
     graph = capture.capture(model, loss_fn, batch, optimizer=given, optimizer_options=options)
     assert_provenance(graph)
-    if loss_fn is None:
-        values = capture.bind(
-            graph, model, inputs=batch, optimizer=given, optimizer_options=options
-        )
-    else:
-        values = capture.bind(
-            graph, model, batch, loss_fn=loss_fn, optimizer=given, optimizer_options=options
-        )
+    values = capture.bind(
+        graph, model, batch, loss_fn=loss_fn, optimizer=given, optimizer_options=options
+    )
     running = _eager_optimizer(eager, optimizer, optimizer_options)
     for step in range(steps):
         torch.manual_seed(step)
@@ -63,7 +59,7 @@ def assert_trains_alike(
         errors = {"loss": difference(outputs["loss"], loss)}
         for name, tensor in _kept(eager, running).items():
             if name in values:
-                errors[name] = difference(values[name], tensor)
+                errors[name] = difference(values[name], as_pairs(tensor))
         if optimizer is None:
             for name, parameter in eager.named_parameters():
                 if parameter.grad is not None:
@@ -98,11 +94,14 @@ def _eager_step(model: nn.Module, loss_fn: Any, batch: Any, optimizer: Any) -> T
     model.zero_grad()
     if isinstance(inputs, tuple):
         output = model(*inputs)
-    elif isinstance(inputs, dict):
+    elif isinstance(inputs, Mapping):
         output = model(**inputs)
     else:
         output = model(inputs)
-    loss = output if loss_fn is None else loss_fn(output, targets)
+    if loss_fn is None:
+        loss = output if isinstance(output, Tensor) else output.loss
+    else:
+        loss = loss_fn(output, targets)
     loss.backward()
     if optimizer is not None:
         optimizer.step()

@@ -446,7 +446,7 @@ def test_the_module_is_named_and_the_cause_is_kept(caplog: pytest.LogCaptureFixt
     ("given", "call"),
     [
         ({"loss_fn": F.cross_entropy, "batch": BATCH}, r"loss_fn\(model\(inputs\), targets\)"),
-        ({"batch": BATCH}, r"model\(batch\)"),
+        ({"batch": BATCH[0]}, r"model\(batch\)"),
         ({"inputs": BATCH[0]}, r"model\(inputs\)"),
     ],
 )

@@ -102,6 +102,11 @@ def _shaped(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     return func(*values, **{name: value for name, value in given.items() if value is not None})
 
 
+@_rule(aten.t.default)
+def _t(x: Tensor) -> Tensor:
+    return aten.transpose.int(pair_of(x), 0, 1) if x.dim() == 2 else pair_of(x)  # type: ignore[no-any-return]
+
+
 def _parts(x: Any) -> tuple[Any, Any]:
     """Real and imaginary part; the latter is None for what is real."""
     if isinstance(x, Tensor) and x.is_complex():

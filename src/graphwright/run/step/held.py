@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.aten import is_rate
+from graphwright.aten import as_pairs, is_rate
 from graphwright.errors import StepLost
 from graphwright.ir import Graph, Role, TensorType
 from graphwright.lower import lower_hop
@@ -129,7 +129,7 @@ class Held:
         with torch.no_grad():
             for name, tensor in (*model.named_parameters(), *model.named_buffers()):
                 if name in whole:
-                    tensor.copy_(whole[name])
+                    as_pairs(tensor).copy_(whole[name])
         return model
 
     def _gather(self, shard: Shard) -> torch.Tensor:

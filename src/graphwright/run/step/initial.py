@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import nn
 
-from graphwright.aten import STEP, bind, for_one, initial_state, is_rate
+from graphwright.aten import STEP, as_pairs, bind, for_one, initial_state, is_rate
 from graphwright.errors import NoInitialValue
 from graphwright.ir import Graph, Role
 from graphwright.plans import Box
@@ -38,7 +38,7 @@ def initial_parts(
 
     def keep(name: str, value: torch.Tensor) -> None:
         if name in wanted and name not in parts:
-            part = cut(value.detach(), wanted[name])
+            part = cut(as_pairs(value.detach()), wanted[name])
             parts[name] = part.to(device=device, copy=True)
 
     values = bind(graph, model, inputs=(), loss_fn=loss_fn)
