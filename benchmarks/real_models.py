@@ -285,7 +285,7 @@ def in_double(name: str) -> Made:
     made.model.train(normalises).double()
     batch = map_tensors(lambda t: t.double() if t.is_floating_point() else t, made.batch)
     made = replace(made, batch=batch)
-    if made.loss_fn is None and "CausalLM" in name or "LMHead" in name:
+    if (made.loss_fn is None and "CausalLM" in name) or "LMHead" in name:
         inputs = {key: value for key, value in batch.items() if key != "labels"}
         made = replace(made, loss_fn=squares, batch=(inputs, ()))
     return made

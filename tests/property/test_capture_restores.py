@@ -111,7 +111,7 @@ class Odd(nn.Module):
 
 def held(thing: Any, seen: dict[int, Any]) -> Any:
     """What something holds, by identity, as far as it can be reached."""
-    if isinstance(thing, (str, int, float, type(None), type, Tensor)) or callable(thing) and not isinstance(thing, nn.Module):  # fmt: skip
+    if isinstance(thing, (str, int, float, type(None), type, Tensor)) or (callable(thing) and not isinstance(thing, nn.Module)):  # fmt: skip
         return id(thing)
     if id(thing) in seen:
         return "seen", id(thing)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from eager import assert_trains_alike
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from eager import assert_trains_alike
 from graphwright import capture, errors
 from graphwright.capture.record.decide import AssumedValues
 from graphwright.partition import data_parallel

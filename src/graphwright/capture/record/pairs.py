@@ -104,7 +104,7 @@ def _shaped(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 
 @_rule(aten.t.default)
 def _t(x: Tensor) -> Tensor:
-    return aten.transpose.int(pair_of(x), 0, 1) if x.dim() == 2 else pair_of(x)  # type: ignore[no-any-return]
+    return aten.transpose.int(pair_of(x), 0, 1) if x.dim() == 2 else pair_of(x)
 
 
 def _parts(x: Any) -> tuple[Any, Any]:
