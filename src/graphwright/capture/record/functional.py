@@ -69,6 +69,10 @@ class Functionalisation(FunctionalTensorMode):  # type: ignore[no-untyped-call]
         super().__init__()
         self.lift = lift
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as the recorder
+
     def __torch_dispatch__(
         self,
         func: OpOverload,

@@ -88,6 +88,10 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     # Dispatch.
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled while a step is recorded: no need to be shielded from it
+
     def __torch_dispatch__(
         self,
         func: OpOverload,
@@ -97,7 +101,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         kwargs = kwargs or {}
         if self._paused or func.namespace in _NOT_COMPUTING:
-            return super().__torch_dispatch__(func, types, args, kwargs)
+            return self.dispatch(func, types, args, kwargs)
         if self._nested:
             return self._run(func, types, args, kwargs)
         number = self.provenance.opened_group()
@@ -161,12 +165,12 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         """Compute the types of an operator's results and write it down."""
         with self.paused():
             try:
-                result = super().__torch_dispatch__(func, types, args, kwargs)
+                result = self.dispatch(func, types, args, kwargs)
             except ValueError:  # a view that autograd takes of what eager code has in other order
                 if func is not aten.view.default or self.provenance.phase is not Phase.BACKWARD:
                     raise
                 result = aten.clone.default(args[0], memory_format=torch.contiguous_format)
-                result = super().__torch_dispatch__(func, types, (result, args[1]), kwargs)
+                result = self.dispatch(func, types, (result, args[1]), kwargs)
         made = tensors_in((result,))
         if not made:
             return result

@@ -22,6 +22,7 @@ from graphwright.aten import (
     own_numbers,
     rate_label,
     stepping,
+    tensor_type,
     twin,
 )
 from graphwright.capture.record import Functionalisation, as_parameter, functional, stamp
@@ -85,23 +86,26 @@ def _initial_state(recording: Recording) -> tuple[dict[str, dict[str, Any]], dic
     All on fake tensors. There are no rates where a step with tensors for them fails.
     """
     assert recording.optimizer is not None
+    empty = recording.recorder.empty
     fakes: dict[int, Tensor] = {}
     named: dict[int, str] = {}
+
+    def emptied(state: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: empty(v) if isinstance(v, Tensor) else v for k, v in state.items()}
+
     with recording.recorder.paused():
         for name, original in recording.originals.items():
             if recording.values[name].role is Role.PARAMETER:
-                fake = as_parameter(recording.recorder.empty(original))
+                fake = as_parameter(empty(original))
                 if name in recording.results.gradients:
-                    fake.grad = recording.recorder.empty(original)
+                    fake.grad = empty(original)
                 fakes[id(original)] = fake
                 named[id(fake)] = name
         trial = twin(recording.optimizer, fakes)
         for parameter, state in recording.optimizer.state.items():
             if id(parameter) in fakes:
-                trial.state[fakes[id(parameter)]] = {
-                    k: recording.recorder.empty(v) if isinstance(v, Tensor) else v
-                    for k, v in state.items()
-                }
+                trial.state[fakes[id(parameter)]] = emptied(state)
+        alike = _keep_one_of_each_kind(trial)
         given = groups_with_rates(recording.optimizer)
         for number in given:
             if isinstance(trial.param_groups[number][RATE], Tensor):
@@ -109,6 +113,9 @@ def _initial_state(recording: Recording) -> tuple[dict[str, dict[str, Any]], dic
         with stepping(), blamed_on(recording.optimizer):
             trial.step()
         states = {named[id(p)]: dict(s) for p, s in trial.state.items() if p.grad is not None}
+        for parameter, first in alike:
+            if named[id(first)] in states:
+                states[named[id(parameter)]] = emptied(states[named[id(first)]])
         rates = {number: torch.empty((), dtype=torch.float64) for number in given}
         for number, rate in rates.items():
             trial.param_groups[number][RATE] = rate
@@ -119,6 +126,21 @@ def _initial_state(recording: Recording) -> tuple[dict[str, dict[str, Any]], dic
             recording.constant_rates = True
             rates = {}
     return states, rates
+
+
+def _keep_one_of_each_kind(trial: torch.optim.Optimizer) -> list[tuple[Tensor, Tensor]]:
+    """Leave out the parameters like another of their group without state; each with that one."""
+    alike: list[tuple[Tensor, Tensor]] = []
+    for group in trial.param_groups:
+        kinds: dict[object, Tensor] = {}
+        for parameter in group["params"]:
+            kind = (tensor_type(parameter), parameter.stride(), parameter.grad is None)
+            first = kinds.setdefault(kind, parameter) if parameter not in trial.state else parameter
+            if first is not parameter:
+                alike.append((parameter, first))
+        left_out = {id(parameter) for parameter, _ in alike}
+        group["params"] = [p for p in group["params"] if id(p) not in left_out]
+    return alike
 
 
 def _state_input(
