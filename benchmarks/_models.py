@@ -123,8 +123,9 @@ def _vision(name: str, kind: str, on: str = "meta") -> Made:
         options["quantize"] = False
     if any(part in name for part in _SEVERAL[3:]):
         options["init_weights"] = False
-    with torch.device(on):
+    with torch.device("cpu" if "regnet" in name else on):  # it computes its widths with tensors
         model = models.get_model(name, **options).train()
+    with torch.device(on):
         if kind == "optical_flow":
             images = (torch.rand(2, 3, 128, 128), torch.rand(2, 3, 128, 128))
             return Made(model=model, loss_fn=squares, batch=(images, ()))
@@ -134,7 +135,7 @@ def _vision(name: str, kind: str, on: str = "meta") -> Made:
             return Made(model=model, loss_fn=squares, batch=(given, ()))
         shape = [BATCH, 3, *[_IMAGE.get(name, 224 if on == "meta" else 64)] * 2]
         if kind == "video":
-            size = 224 if name.startswith(("mvit", "swin")) else 112
+            size = 224 if name.startswith(("mvit", "swin", "s3d")) else 112
             shape = [BATCH, 3, 16, size, size]
         images = torch.rand(shape)
         if any(part in name for part in _SEVERAL):
@@ -213,6 +214,7 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "SqueezeBertForMaskedLM": (TEXT, {}),
     "XLMRobertaForSequenceClassification": (CLASSES, {"max_position_embeddings": 66}),
     "XLNetLMHeadModel": (TEXT, {"max_position_embeddings": ...}),
+    **dict.fromkeys(("Data2VecTextForMaskedLM", "ErnieForMaskedLM", "NomicBertForMaskedLM", "RobertaPreLayerNormForMaskedLM", "RoCBertForMaskedLM", "XLMRobertaXLForMaskedLM"), (TEXT, {})),
     # decoders
     "BioGptForCausalLM": (TEXT, {}),
     "BloomForCausalLM": (TEXT, {}),
@@ -245,6 +247,7 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "StableLmForCausalLM": (TEXT, {}),
     "Starcoder2ForCausalLM": (TEXT, {}),
     "XGLMForCausalLM": (TEXT, {}),
+    **dict.fromkeys(("ApertusForCausalLM", "ArceeForCausalLM", "BitNetForCausalLM", "Cohere2ForCausalLM", "DiffLlamaForCausalLM", "Ernie4_5ForCausalLM", "Exaone4ForCausalLM", "GlmForCausalLM", "HeliumForCausalLM", "HunYuanDenseV1ForCausalLM", "Lfm2ForCausalLM", "NanoChatForCausalLM", "OlmoForCausalLM", "Olmo3ForCausalLM", "OpenAIGPTLMHeadModel", "SeedOssForCausalLM"), (TEXT, {})),
     # mixtures of experts
     "DbrxForCausalLM": (TEXT, {"ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2}, "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4}}),
     "DeepseekV2ForCausalLM": (TEXT, {"head_dim": ..., "num_key_value_heads": 4, "q_lora_rank": None, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "first_k_dense_replace": 1, "topk_method": "greedy"}),
@@ -257,7 +260,9 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen2MoeForCausalLM": (TEXT, {"shared_expert_intermediate_size": 32}),
     "Qwen3MoeForCausalLM": (TEXT, {}),
     "SwitchTransformersForConditionalGeneration": (TEXT, {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}),
+    **dict.fromkeys(("Ernie4_5_MoeForCausalLM", "Glm4MoeForCausalLM"), (TEXT, {})),
     # state spaces and recurrences
+    "NemotronHForCausalLM": (TEXT, {}),
     "BambaForCausalLM": (TEXT, {"attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_state": 16, "mamba_chunk_size": 8}),
     "FalconMambaForCausalLM": (TEXT, {"state_size": 8}),
     "JambaForCausalLM": (TEXT, {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_offset": 1, "expert_layer_period": 2, "mamba_dt_rank": 4, "use_mamba_kernels": False}),
@@ -278,7 +283,9 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "PegasusForConditionalGeneration": (TEXT, {}),
     "ProphetNetForConditionalGeneration": (TEXT, {"num_hidden_layers": ..., "relative_max_distance": 32, "num_buckets": 8}),
     "T5ForConditionalGeneration": (TEXT, {}),
+    **dict.fromkeys(("BigBirdPegasusForConditionalGeneration", "FSMTForConditionalGeneration", "MvpForConditionalGeneration", "PegasusXForConditionalGeneration", "PLBartForConditionalGeneration", "T5GemmaForConditionalGeneration", "UMT5ForConditionalGeneration"), (TEXT, {})),
     # vision
+    **dict.fromkeys(("Dinov2WithRegistersForImageClassification", "HGNetV2ForImageClassification", "IJepaForImageClassification", "MobileNetV1ForImageClassification", "PerceiverForImageClassificationLearned", "SwiftFormerForImageClassification", "ViTMSNForImageClassification"), (IMAGE, {})),
     "BeitForImageClassification": (IMAGE, {}),
     "BitForImageClassification": (IMAGE, {"embedding_size": 32, "hidden_sizes": [128, 256], "depths": [1, 1]}),
     "ConvNextForImageClassification": (IMAGE, {"num_hidden_layers": ..., "hidden_size": ..., "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_stages": 4, "patch_size": 4}),
@@ -317,7 +324,6 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "WhisperForConditionalGeneration": ("whisper", {"num_mel_bins": 16, "max_source_positions": 16, "max_target_positions": 32}),
     # several kinds of input, and series
     "BlipForImageTextRetrieval": (BOTH, {}),
-    "ClapModel": ("none", {}),
     "CLIPModel": (BOTH, {"projection_dim": 16}),
     "GitForCausalLM": (BOTH, {}),
     "LayoutLMv3ForTokenClassification": ("layout", {"coordinate_size": 4, "shape_size": 8, "visual_embed": True, "input_size": 32}),
@@ -325,7 +331,6 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "SiglipModel": (BOTH, {}),
     "ViltForQuestionAnswering": ("vilt", {}),
 }  # fmt: skip
-del _ARCHITECTURES["ClapModel"]
 
 
 def _transformers() -> list[Case]:

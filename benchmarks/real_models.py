@@ -16,7 +16,7 @@ import argparse
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import graphwright as gw
 from _models import Case, Made, cases, squares
@@ -208,13 +209,14 @@ def train(name: str) -> list[Trained]:
     for label, make_plan in PLANS.items():
         try:
             made = in_double(name)
-            graph = gw.capture(
-                made.model,
-                made.loss_fn,
-                made.batch,
-                optimizer=torch.optim.SGD,
-                optimizer_options=SGD,
-            )
+            with Widened():
+                graph = gw.capture(
+                    made.model,
+                    made.loss_fn,
+                    made.batch,
+                    optimizer=torch.optim.SGD,
+                    optimizer_options=SGD,
+                )
             start = gw.launch(2, timeout=SECONDS, threads=1)
             difference, where = max(start(train_here, name, graph, make_plan(graph)))
             trained.append(Trained(name=name, plan=label, difference=difference, where=where))
@@ -259,7 +261,8 @@ def _train_eagerly(made: Made) -> list[float]:
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss = _loss(made)
+        with Widened():
+            loss = _loss(made)
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
@@ -274,21 +277,26 @@ def _loss(made: Made) -> Tensor:
 
 
 def in_double(name: str) -> Made:
-    """A model in float64 with nothing drawn at random, as eager PyTorch draws other numbers.
-
-    A causal language model of transformers computes its loss in float32 whatever its dtype; it has the
-    squares of what it returns as its loss here.
-    """
+    """A model in float64 with nothing drawn at random, as eager PyTorch draws other numbers."""
     torch.manual_seed(0)
     made = cases()[name].make(on="cpu")
     normalises = any(isinstance(m, nn.BatchNorm2d) for m in made.model.modules())
     made.model.train(normalises).double()
     batch = map_tensors(lambda t: t.double() if t.is_floating_point() else t, made.batch)
-    made = replace(made, batch=batch)
-    if (made.loss_fn is None and "CausalLM" in name) or "LMHead" in name:
-        inputs = {key: value for key, value in batch.items() if key != "labels"}
-        made = replace(made, loss_fn=squares, batch=(inputs, ()))
-    return made
+    return replace(made, batch=batch)
+
+
+class Widened(TorchFunctionMode):
+    """Computes in float64 what a model computes in float32 whatever its dtype: norms, its loss."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is Tensor.float:
+            return args[0].double()
+        wide = [torch.float64 if a is torch.float32 else a for a in args]
+        named = {k: torch.float64 if v is torch.float32 else v for k, v in (kwargs or {}).items()}
+        return func(*wide, **named)
 
 
 if __name__ == "__main__":

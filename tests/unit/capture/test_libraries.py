@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eager import assert_trains_alike
+import graphwright as gw
 from graphwright import capture, errors
 from graphwright.capture.record.decide import AssumedValues
-from graphwright.partition import data_parallel
+from graphwright.partition import data_parallel, replicate
 
 X = torch.linspace(-1, 1, 32, dtype=torch.float64).reshape(4, 8)
 EXACT = 1e-12
@@ -188,6 +190,33 @@ def test_a_model_with_its_own_loss_needs_no_wrapper(batch: Any) -> None:
     assert graph.outputs[0] == "loss"
 
 
+def test_a_compiled_step_takes_the_same_batches() -> None:
+    batch, model = UserDict({"x": X, "labels": LABELS}), Labelled()
+    eager, options = copy.deepcopy(model), {"lr": 0.1}
+    sgd = torch.optim.SGD
+    graph = capture.capture(model, None, batch, optimizer=sgd, optimizer_options=options)
+    plan = replicate(graph, "local:1")
+    step = gw.compile(plan, model, None, sgd, batch=batch, optimizer_options=options, device="cpu")
+    optimizer = sgd(eager.parameters(), **options)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = eager(**batch).loss
+        loss.backward()
+        optimizer.step()
+        torch.testing.assert_close(step(batch), loss.detach())
+    torch.testing.assert_close(step.gather().state_dict(), eager.state_dict())
+
+
+def test_a_compiled_step_with_a_complex_buffer() -> None:
+    model, x = Rotary("buffer"), torch.rand(2, 6, 8, dtype=torch.float64)
+    expected, before = squares(model(x), ()).detach(), model.freqs_cis.clone()
+    graph = capture.capture(model, squares, (x, ()), optimizer=torch.optim.SGD)
+    plan = replicate(graph, "local:1")
+    step = gw.compile(plan, model, squares, torch.optim.SGD, graph=graph, device="cpu")
+    torch.testing.assert_close(step((x, ())), expected)
+    torch.testing.assert_close(step.gather().freqs_cis, before, rtol=0, atol=0)
+
+
 class Pair(NamedTuple):
     x: Tensor
     scale: Tensor
@@ -214,6 +243,28 @@ def test_a_batch_of_dataclasses_and_named_tuples() -> None:
     sample = Sample(X, Pair(X * 2, X + 1), "mine")
     graph = assert_trains_alike(OfSample(), squares, (sample, ()), None, tolerance=EXACT)
     assert {"inputs.x", "inputs.inner.0", "inputs.inner.1"} <= set(graph.inputs)
+
+
+class Table(nn.Module):
+    """Makes a table for the shape of its input, as timm's ConViT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8, dtype=torch.float64)
+        self.register_buffer("table", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table.shape != x.shape:
+            self.table = torch.arange(x.numel()).reshape(x.shape) * 0.5
+        return self.linear(x) * self.table
+
+
+def test_a_buffer_that_the_first_step_makes() -> None:
+    model = Table()
+    graph = capture.capture(model, squares, (X, ()))
+    made = capture.replay(graph, capture.bind(graph, model, (X, ())))
+    assert "table" not in graph.updates and model.table.shape == (1,)
+    torch.testing.assert_close(made["loss"], squares(model(X), ()).detach())
 
 
 # -- operators -----------------------------------------------------------------------------------------

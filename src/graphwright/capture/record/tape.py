@@ -72,15 +72,27 @@ class Tape:
         self.inputs.append(value)
         return value
 
+    def is_made_from_nothing(self, value: Value) -> bool:
+        """Whether a value depends on no input and on no draw."""
+        return value.producer is not None and not any(
+            entry.random or any(v is not None and v.producer is None for v in entry.inputs)
+            for entry in _leading_to([value.producer])
+        )
+
 
 def living(tape: Tape, roots: Iterable[Value]) -> list[Entry]:
     """Return the entries that matter, in order: those that lead to `roots`, and every random draw."""
-    pending = [value.producer for value in roots]
-    pending += [entry for entry in tape.entries if entry.random]
-    alive: set[Entry] = set()
+    draws = [entry for entry in tape.entries if entry.random]
+    alive = _leading_to([*(value.producer for value in roots), *draws])
+    return sorted(alive, key=lambda entry: entry.index)
+
+
+def _leading_to(pending: list[Entry | None]) -> set[Entry]:
+    """Return entries and all those that they need."""
+    needed: set[Entry] = set()
     while pending:
         entry = pending.pop()
-        if entry is not None and entry not in alive:
-            alive.add(entry)
+        if entry is not None and entry not in needed:
+            needed.add(entry)
             pending.extend(v.producer for v in entry.inputs if v is not None)
-    return sorted(alive, key=lambda entry: entry.index)
+    return needed

@@ -88,10 +88,13 @@ def collect(recording: Recording) -> None:
         new = value_of(tensor)
         if new is not recording.values[name]:
             if new.type != recording.values[name].type:
+                if recording.recorder.tape.is_made_from_nothing(new):
+                    continue  # a table that the step makes for its shapes, in every step anew
                 raise UnsupportedModel(
                     f"the step turns {name} from {recording.values[name].type!r} into "
-                    f"{new.type!r}; a value that "
-                    "is kept between steps has to keep its shape and dtype"
+                    f"{new.type!r}; a value that is kept between steps has to keep its shape and "
+                    "dtype. If that happens in the first step alone, run the model once before "
+                    "capturing it"
                 )
             recording.results.updates[name] = new
     for same in recording.given_twice:
