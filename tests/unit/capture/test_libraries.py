@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eager import assert_trains_alike
 import graphwright as gw
+from eager import assert_trains_alike
 from graphwright import capture, errors
 from graphwright.capture.record.decide import AssumedValues
 from graphwright.partition import data_parallel, replicate
