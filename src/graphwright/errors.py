@@ -140,8 +140,8 @@ class DataDependentControlFlow(CaptureError):
     """The model's Python code reads a tensor's value: ``if x.sum() > 0``, ``range(int(n))``.
 
     A graph is one fixed list of operators, and capture runs without values. Use ``torch.where`` or
-    a mask to branch, avoid ``x.item()``, and take loop counts from the configuration. In a library's
-    code, choose an option of the model that does without: no layer drop, batched experts.
+    a mask to branch, avoid ``x.item()``, and take loop counts from the configuration. In code of a
+    library, choose an option of the model that does without: no layer drop, batched experts.
     """
 
 

@@ -149,7 +149,7 @@ class Store:
         ]
 
     def _check_key(self, key: Mapping[str, object]) -> None:
-        """Raise where another program has written what no measurement has: SQLite takes anything."""
+        """Refuse what another program has written: SQLite takes anything."""
         for name, value in key.items():
             is_size = isinstance(value, int) and 0 <= value < 63
             if not (is_size if name == "log2_size" else isinstance(value, str)):

@@ -10,9 +10,10 @@
      "options": {"clip_norm": 1.0}}
 
 Fields with their default value are left out; that of `passes` is what is shown here, as every graph
-was made so before there was the field, that of `options` is none. Tuples are lists; a float that JSON cannot say is
-`{"float": "nan"}`. One node per line, so that version control shows what changed. Reading checks
-every field and refuses what it does not know: nothing in a file is executed, nothing is guessed.
+was made so before there was the field, that of `options` is none. Tuples are lists; a float that
+JSON cannot say is `{"float": "nan"}`. One node per line, so that version control shows what
+changed. Reading checks every field and refuses what it does not know: nothing in a file is
+executed, nothing is guessed.
 """
 
 from __future__ import annotations
