@@ -8,7 +8,6 @@ be said for one of them. Here each is an operator:
     graphwright.layer_norm_grad_input      the gradient of a layer norm by what it normalises
     graphwright.max_pool                   the largest of each window, and its place in the window
     graphwright.max_pool_grad_input        the gradient of that
-    graphwright.grouped_mm                 aten._grouped_mm in any dtype, of rows in any place
     graphwright.fft, fft_to_real           Fourier transforms of complex numbers, given as pairs
 
 ATen's maximum over windows tells a place in the plane, which is another one in a part of the plane;
@@ -50,7 +49,6 @@ _SCHEMAS = (
     f"max_pool(Tensor input, {_WINDOW_ARGS}, bool ceil_mode) -> (Tensor, Tensor)",
     "max_pool_grad_input(Tensor grad_output, Tensor places, SymInt[] input_size, "
     f"{_WINDOW_ARGS}) -> Tensor",
-    "grouped_mm(Tensor self, Tensor mat2, Tensor offs) -> Tensor",
     "fft(Tensor pairs, SymInt[] dim, int normalization, bool forward) -> Tensor",
     "fft_to_real(Tensor pairs, SymInt[] dim, int normalization, SymInt last_dim_size) -> Tensor",
 )
@@ -153,28 +151,6 @@ def max_pool_grad_input(
     return full
 
 
-def grouped_mm(self: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
-    """Return a product for each group, which ends before row `offs[group]`.
-
-    With a matrix for each group, [S, k] x [G, k, n] is [S, n]; with rows of both, [k, S] x [S, n]
-    is a matrix for each group, [G, k, n]. What belongs to no group is zero.
-    """
-    made = _empty_groups(self, mat2, offs).zero_()
-    first = 0
-    for group, last in enumerate(offs.tolist()):
-        if mat2.dim() == 3:
-            made[first:last] = self[first:last] @ mat2[group]
-        else:
-            made[group] = self[:, first:last] @ mat2[first:last]
-        first = last
-    return made
-
-
-def _empty_groups(self: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
-    groups = [] if mat2.dim() == 3 else [offs.shape[0]]
-    return self.new_empty([*groups, self.shape[0], mat2.shape[-1]])
-
-
 def fft(pairs: Tensor, dim: Ints, normalization: int, forward: bool) -> Tensor:
     """Return the Fourier transform of pairs, as pairs."""
     values = torch.view_as_complex(pairs.contiguous())
@@ -266,15 +242,13 @@ def _register() -> None:
         layer_norm_grad_input,
         max_pool,
         max_pool_grad_input,
-        grouped_mm,
         fft,
         fft_to_real,
     ):
         name = kernel.__name__
         _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
         # On fake tensors too: Inductor relies on the strides of the results.
-        fake = _empty_groups if kernel is grouped_mm else kernel  # which reads values
-        torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+        torch.library.register_fake(f"{NAMESPACE}::{name}", kernel, lib=_LIBRARY)
 
 
 _register()

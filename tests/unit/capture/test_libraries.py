@@ -304,7 +304,7 @@ def test_a_mixture_of_experts_in_float64() -> None:
     torch.testing.assert_close(made["loss"], loss.detach(), rtol=EXACT, atol=0)
     assert plain.linear.weight.grad is not None
     torch.testing.assert_close(made["linear.weight.grad"], plain.linear.weight.grad)
-    assert sum(node.op == "graphwright.grouped_mm" for node in graph.nodes) == 3
+    assert sum(node.op.startswith("graphwright.grouped_mm") for node in graph.nodes) == 3
 
 
 def test_division_of_a_tensor_by_a_number_and_of_a_number_plus_a_tensor() -> None:

@@ -220,14 +220,6 @@ def _addr(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1)
     return _add_product(c, outer, beta, alpha)
 
 
-@decompose(aten._grouped_mm.default)
-def _grouped_mm(x: Tensor, other: Tensor, offs: Tensor | None = None, *rest: Any) -> Tensor:
-    """PyTorch knows the type of its grouped product in bfloat16 alone; ours takes the others."""
-    if x.dtype == torch.bfloat16 or offs is None or x.dim() != 2 or any(rest):
-        return KEPT
-    return ours.grouped_mm.default(x, other, offs)
-
-
 @decompose("transformers.grouped_mm_fallback.default")
 def _transformers_grouped_mm(x: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
     return aten._grouped_mm.default(x, weight, offs)
