@@ -2,7 +2,8 @@
 would cost with everything else as it is.
 
 cost of a group    its own time, and half of what moves between it and each neighbour
-runner-up          of all other configurations of the group the one with the least time of the whole
+runner-up          the configuration of the group with which the whole takes the least time, of
+                   those that differ from it along one axis, or treat each level in one way
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
     """A reason for every group, in their order; plans on some of the devices have none."""
     check_plan(plan, coarse.facts.graph)
     estimate = make_estimate(coarse, plan.cluster, costs, plans=(plan,))
-    choices = []
+    chosen: dict[int, int] = {}
     for g, group in enumerate(coarse.groups):
         number = estimate.seeds[g][0]
         if number is None:
@@ -51,12 +52,20 @@ def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
                 f"{node.name} ({node.op}) runs on some of the devices only, or differs between "
                 "time steps: such a plan has no additive estimate to explain; simulate it instead"
             )
-        choices.append(number)
+        chosen[g] = number
+    estimate = estimate.select({g: _others(estimate, g, c) for g, c in chosen.items()})
+    choices = [int(np.searchsorted(estimate.active[g], c)) for g, c in chosen.items()]
     return [_reason(estimate, choices, g) for g in range(len(coarse.groups))]
 
 
+def _others(estimate: Estimate, g: int, chosen: int) -> NDArray[np.int64]:
+    """What a group is compared with; on many devices all configurations would take minutes."""
+    every = estimate.all[g]
+    return np.union1d(every.near(np.array([chosen])), every.uniform())
+
+
 def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:
-    group, every = estimate.coarse.groups[g], estimate.all[g]
+    group, every = estimate.coarse.groups[g], estimate.configurations[g]
     own = estimate.unary(g)
     time, memory = own.time[:, 0].copy(), own.memory[:, 0].copy()
     moving = np.zeros(len(every))
