@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -453,6 +456,58 @@ def test_the_module_is_named_and_the_cause_is_kept(caplog: pytest.LogCaptureFixt
 def test_what_raised_is_named_as_the_step_calls_it(given: dict[str, Any], call: str) -> None:
     with pytest.raises(errors.ModelFailed, match=f"^{call} raised RuntimeError"):
         capture.capture(nn.Linear(7, 3), **given)
+
+
+LIBRARY = """
+from torch import nn
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+    def forward(self, x):
+        for expert in (x > 0).nonzero():
+            x = x + self.linear.weight[0, expert].sum()
+        return self.linear(x)
+class Selectable(Experts):
+    def _can_set_experts_implementation(self):
+        return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("Selectable", r'call model\.set_experts_implementation\("batched_mm"\)'),
+        ("Experts", r"that is how somelib computes this part: choose another option"),
+    ],
+)
+def test_a_librarys_line_has_the_librarys_remedy(name: str, remedy: str, tmp_path: Path) -> None:
+    file = tmp_path / "site-packages" / "somelib" / "model.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(LIBRARY)
+    spec = importlib.util.spec_from_file_location("somelib_model", file)
+    assert spec is not None and spec.loader is not None
+    library = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(library)
+    with pytest.raises(errors.DynamicShapeOperator, match=remedy):
+        capture.capture(getattr(library, name)(), F.cross_entropy, BATCH)
+
+
+def test_a_defect_of_capture_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr("graphwright.capture.record.recorder.write", _raising_in_capture(broken))
+    with pytest.raises(errors.CaptureError, match="This is a defect: please report it") as caught:
+        capture.capture(nn.Linear(4, 3), F.cross_entropy, BATCH)
+    assert type(caught.value) is errors.CaptureError
+
+
+def _raising_in_capture(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, as if its code were in capture."""
+    file = str(Path(capture.__file__).parent / "record" / "recorder.py")
+    code = function.__code__.replace(co_filename=file)
+    return FunctionType(code, function.__globals__)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64])

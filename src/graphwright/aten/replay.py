@@ -74,8 +74,9 @@ def bind(
     """Return real values for the graph's inputs, from a real model and batch.
 
     `batch` is what the graph was captured with: (inputs, targets), or the inputs of a model that
-    returns its own loss; give `inputs` for an inference graph. Optimizer state is what the optimizer holds, or what it would start from.
-    Learning rates (`optimizer.lr.<group>`) are what the optimizer's groups say now.
+    returns its own loss; give `inputs` for an inference graph. Optimizer state is what the
+    optimizer holds, or what it would start from. Learning rates (`optimizer.lr.<group>`) are what
+    the optimizer's groups say now.
     """
     values: dict[str, Tensor] = dict(constants or {})
     for path, module in model.named_modules():

@@ -129,8 +129,8 @@ def _remedy(traceback: TracebackType | None, model: nn.Module, otherwise: str) -
     library = _library(file)
     if library is None:
         return otherwise
-    set_experts = getattr(model, "set_experts_implementation", None)
-    if "expert" in lines and set_experts and model._can_set_experts_implementation():  # type: ignore[operator]
+    has_others = getattr(model, "_can_set_experts_implementation", None)  # of transformers
+    if "expert" in lines and has_others is not None and has_others():
         return 'its experts run one by one: call model.set_experts_implementation("batched_mm")'
     return (
         f"that is how {library} computes this part: choose another option for it where the model's "

@@ -1,13 +1,15 @@
 """LSTM, GRU and plain RNN layers, unrolled in time.
 
-PyTorch runs a whole recurrence as one call. Here each layer and time step is written out, with the cell's own
-operators, so that a graph shows every step's weights use and each node knows its layer and step:
+PyTorch runs a whole recurrence as one call. Here each layer and time step is written out, with the
+cell's own operators, so that a graph shows every step's weights use and each node knows its layer
+and step:
 
     LSTM  i, f, g, o = chunk(x W_ih' + h W_hh' + b);  c' = f c + i g;  h' = o tanh(c')
     GRU   r, z, n with n = tanh(x_n + r h_n);         h' = (h - n) z + n
     RNN   h' = tanh or relu of (x W_ih' + h W_hh' + b)
 
-The functions have the signatures of `torch._VF.lstm` and the others, and stand in for them during a capture.
+The functions have the signatures of `torch._VF.lstm` and the others, and stand in for them during a
+capture.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class _Unrolled:
             bias, bool
         ):  # (data, batch_sizes, hx, flat_weights, ...): a packed sequence
             raise UnsupportedModel(
-                "a packed sequence has a shape that depends on the data; pad to a fixed length instead"
+                "a packed sequence has a shape that depends on the data; pad to a fixed length"
             )
         initial = (hx,) if isinstance(hx, Tensor) else tuple(hx)
         directions = 2 if bidirectional else 1

@@ -1,17 +1,18 @@
 """Composite kernels, written out so that splitting the batch stays exact.
 
-A kernel that hides a reduction over the batch (a mean, a batch norm, a loss) cannot be split: the mean of
-means is not the mean, and the variance needs every part's mean first. Written as sums and element-wise
-operators it can be: each part sums its own, the sums are added, and what follows is element-wise.
+A kernel that hides a reduction over the batch (a mean, a batch norm, a loss) cannot be split: the
+mean of means is not the mean, and the variance needs every part's mean first. Written as sums and
+element-wise operators it can be: each part sums its own, the sums are added, and what follows is
+element-wise.
 
     mean      sum(x) / n
     variance  sum((x - mean)^2) / (n - correction)
     addmm     beta * c + alpha * (a @ b)
     nll_loss  sum(-w[t] * x[i, t]) / sum(w[t])         over the targets that are not ignored
 
-`convolution_backward` and `native_layer_norm_backward` become one node for each gradient (see `kernels`).
-A function here has the schema of the operator that it stands for; it may return KEPT to keep the
-operator. The functions call torch operators, which the recorder sees in turn.
+`convolution_backward` and `native_layer_norm_backward` become one node for each gradient (see
+`kernels`). A function here has the schema of the operator that it stands for; it may return KEPT to
+keep the operator. The functions call torch operators, which the recorder sees in turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losses, written out as element-wise operators, a sum and a division (see `decompositions` for why).
+"""Losses, written out as element-wise operators, a sum and a division (see `composites`).
 
 The targets of a classification pick one class each:
 
@@ -6,8 +6,8 @@ The targets of a classification pick one class each:
     mean   = sum(loss_i) / sum(w[t_i])
     grad   = where(class == t_i, -w[t_i] * g / sum(w), 0)
 
-so that a part of the batch needs only its own targets and the two sums. The other losses come from PyTorch's
-own decompositions, whose means the recorder writes as sums.
+so that a part of the batch needs only its own targets and the two sums. The other losses come from
+PyTorch's own decompositions, whose means the recorder writes as sums.
 """
 
 from __future__ import annotations

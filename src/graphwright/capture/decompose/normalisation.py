@@ -1,4 +1,4 @@
-"""Batch, layer, group and RMS normalisation, written out as sums (see `decompositions` for why).
+"""Batch, layer, group and RMS normalisation, written out as sums (see `composites`).
 
 Training-mode batch norm, with n elements per channel:
 

@@ -1,10 +1,11 @@
-"""The maximum over windows, written so that it can be split in space (see `kernels` and `decompositions`).
+"""The maximum over windows, written so that it can be split in space (see `aten.kernels`).
 
     largest, places = max_pool(x)          places in the window: the same in a part as in the whole
-    indices = row * width + column         what ATen returns: made from the places, and dropped where nothing reads it
+    indices = row * width + column         what ATen returns; dropped where nothing reads it
     gradient = max_pool_grad_input(g, places)
 
-The gradient's kernel is given the indices; it finds the places where the forward left them, on the indices themselves.
+The gradient's kernel is given the indices; it finds the places where the forward left them, on the
+indices themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record one step on fake tensors: the tape of operators, in one spelling each, and where each came from."""
+"""Record one step on fake tensors: operators in one spelling each, and where each came from."""
 
 from graphwright.capture.record.assemble import Results, assemble
 from graphwright.capture.record.functional import (

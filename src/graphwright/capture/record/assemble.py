@@ -1,9 +1,9 @@
 """From a finished tape to a graph: drop what is dead, settle names and provenance, verify.
 
-Alive is what leads to an output, and every random draw (removing one would shift all later ones). A backward
-entry whose partner is dead takes the nearest living forward entry before it. An update entry belongs to the
-parameter whose value, gradient or state it reads; what only reads shared state (Adam's bias correction)
-belongs to the first parameter that uses it.
+Alive is what leads to an output, and every random draw (removing one would shift all later ones). A
+backward entry whose partner is dead takes the nearest living forward entry before it. An update
+entry belongs to the parameter whose value, gradient or state it reads; what only reads shared state
+(Adam's bias correction) belongs to the first parameter that uses it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from graphwright.ir import Graph, GraphBuilder, Phase, Role
 class Results:
     """What the step gives back.
 
-    `outputs` are named values in order; `updates` maps an input to its new value; `gradients` maps a
-    parameter to its gradient, `unclipped` to what that was before clipping; `owners` maps a parameter's value, gradient and state
-    to the parameter.
+    `outputs` are named values in order; `updates` maps an input to its new value; `gradients` maps
+    a parameter to its gradient, `unclipped` to what that was before clipping; `owners` maps a
+    parameter's value, gradient and state to the parameter.
     """
 
     outputs: dict[str, Value] = field(default_factory=dict[str, Value])
@@ -76,7 +76,7 @@ class _Assembly:
         return self.builder.build(outputs, updates)
 
     def name_results(self) -> list[tuple[str, Value, str | None]]:
-        """Return (name, value, input it replaces) for all that has a name of its own, first come first."""
+        """Return (name, value, input it replaces) for all that has a name of its own."""
         named: list[tuple[str, Value, str | None]] = []
         for name, value in self.results.outputs.items():
             named.append((name, value, None))
@@ -184,7 +184,7 @@ class _Assembly:
         return None if value.of is None else self.names.get(value.of)
 
     def layer_and_step(self, entry: Entry, module: str) -> tuple[int | None, int | None]:
-        """The layer, and the time step: that of a recurrence or of a module's calls, in each micro-batch anew."""
+        """The layer, and the step of a recurrence or of a module's calls, in each micro-batch."""
         layer, step = self.layer_and_inner_step(entry, module)
         if entry.micro is not None:
             step = entry.micro * self.num_steps + (step or 0)

@@ -1,8 +1,9 @@
-"""Tensors that the step uses but is not given: masks, tables, `torch.tensor(...)` in the forward pass.
+"""Tensors that the step uses but is not given: masks, tables, `torch.tensor(...)` in the forward.
 
-Computing with constants alone is done for real; where one meets the step's tensors it is lifted into the
-graph: written out if it is small, as an input with role constant otherwise. Writing to one is an error, as
-nothing would carry the write to the next step; only what was made during the step may be written.
+Computing with constants alone is done for real; where one meets the step's tensors it is lifted
+into the graph: written out if it is small, as an input with role constant otherwise. Writing to one
+is an error, as nothing would carry the write to the next step; only what was made during the step
+may be written.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def tensors_in(items: Iterable[Any]) -> list[Tensor]:
 
 
 class Constants:
-    """The constants of one recording; `names` are those of the model's plain tensor attributes, by `id`."""
+    """The constants of one recording; `names` are those of plain tensor attributes, by `id`."""
 
     def __init__(self, recorder: Recorder, names: Mapping[int, str]) -> None:
         self.recorder, self.names = recorder, names
@@ -134,6 +135,6 @@ def _nested(value: Any) -> Attr:
 
 def _mutated(func: OpOverload) -> MutatedGlobal:
     return MutatedGlobal(
-        f"{operator_name(func)} writes to a tensor that is neither a parameter nor a buffer of the model; "
-        "register it with register_buffer"
+        f"{operator_name(func)} writes to a tensor that is neither a parameter nor a buffer of the "
+        "model; register it with register_buffer"
     )

@@ -1,11 +1,12 @@
 """Tensors without side effects, and a model that runs on them and is left as it was.
 
-    real or meta tensor -> FakeTensor (type only) -> FunctionalTensor (in-place becomes out-of-place)
+    real or meta tensor -> FakeTensor (type only) -> FunctionalTensor (nothing is in place)
 
-PyTorch's functionalisation replaces every in-place call by a pure one and rebuilds the views of what was
-written. The recorder sits below it and sees pure calls on fake tensors; each fake tensor carries the `Value`
-that it stands for. The model keeps its own modules: their parameters and buffers are replaced for the time of
-the capture, and put back with everything else that the step may have left behind.
+PyTorch's functionalisation replaces every in-place call by a pure one and rebuilds the views of
+what was written. The recorder sits below it and sees pure calls on fake tensors; each fake tensor
+carries the `Value` that it stands for. The model keeps its own modules: their parameters and
+buffers are replaced for the time of the capture, and put back with everything else that the step
+may have left behind.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ def _check_in_place(func: OpOverload, args: Sequence[Any]) -> None:
         step == 0 and size > 1 for step, size in zip(written.stride(), written.shape, strict=True)
     ):
         raise MismatchedTypes(
-            f"{name} writes in place to an expanded tensor of shape {tuple(written.shape)}, where several "
-            "elements are one place in memory; .clone() it first"
+            f"{name} writes in place to an expanded tensor of shape {tuple(written.shape)}, where "
+            "several elements are one place in memory; .clone() it first"
         )
     if func._schema.name in _ARITHMETIC:
         made = torch.result_type(written, args[1])
@@ -114,8 +115,8 @@ def _check_in_place(func: OpOverload, args: Sequence[Any]) -> None:
             made = torch.get_default_dtype()
         if not torch.can_cast(made, written.dtype):
             raise MismatchedTypes(
-                f"{name} makes {made}, which cannot be written in place to a {written.dtype} tensor; use the "
-                f"form that is not in place ({name.removesuffix('_')}), or convert first"
+                f"{name} makes {made}, which cannot be written in place to a {written.dtype} "
+                f"tensor; use the form that is not in place ({name.removesuffix('_')}), or convert first"
             )
 
 
@@ -126,9 +127,9 @@ def swapped(
     """Put tensors in the place of a model's parameters and buffers (by `id`), ties included.
 
     Afterwards the model is as before: tensors, attributes, hooks and training flags. A plain tensor
-    attribute that the step read and then replaced is an error, since nothing would carry it to the next
-    step; `read` holds the `id` of each constant that was read. One that is only replaced (a weight that a
-    hook computes anew before each call) is not needed there.
+    attribute that the step read and then replaced is an error, since nothing would carry it to the
+    next step; `read` holds the `id` of each constant that was read. One that is only replaced (a
+    weight that a hook computes anew before each call) is not needed there.
     """
     snapshot = Snapshot(model)
     try:
@@ -144,9 +145,9 @@ def swapped(
         snapshot.restore()
     if replaced:
         raise MutatedGlobal(
-            f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is neither "
-            "a parameter nor a buffer, so its value would be lost between steps; register it with "
-            "register_buffer"
+            f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is "
+            "neither a parameter nor a buffer, so its value would be lost between steps; register "
+            "it with register_buffer"
         )
     if counted:
         warnings.warn(
@@ -159,4 +160,4 @@ def swapped(
 
 
 class FrozenNumber(UserWarning):
-    """A module counts, or changes a factor, with an ordinary number: a captured step does in every step what it did in the first."""
+    """A module counts with an ordinary number: a captured step has in every step the first one."""

@@ -1,9 +1,9 @@
 """Hooks that a model's parameters carry, taken along to the tensors that stand for them.
 
-`parameter.register_hook(f)` changes the gradient before it is gathered, so `f` is part of the step: it is
-registered on the stand-in and recorded as it runs. What a hook computes belongs to the first forward node
-that reads the parameter. A post-accumulate hook may do anything (step an optimizer of its own), so it is
-refused.
+`parameter.register_hook(f)` changes the gradient before it is gathered, so `f` is part of the step:
+it is registered on the stand-in and recorded as it runs. What a hook computes belongs to the first
+forward node that reads the parameter. A post-accumulate hook may do anything (step an optimizer of
+its own), so it is refused.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def carry_hooks(
     """Register a parameter's gradient hooks on its stand-in."""
     if getattr(parameter, "_post_accumulate_grad_hooks", None):
         raise UnsupportedModel(
-            f"{name} has a hook from register_post_accumulate_grad_hook, which runs code outside of the "
-            "step's graph; remove it, or change the gradient with register_hook"
+            f"{name} has a hook from register_post_accumulate_grad_hook, which runs code outside "
+            "of the step's graph; remove it, or change the gradient with register_hook"
         )
     for hook in (parameter._backward_hooks or {}).values():
         stand_in.register_hook(_recorded(hook, recorder, value))  # type: ignore[no-untyped-call]

@@ -2,8 +2,9 @@
 
     complex tensor of shape s    ->    real tensor of shape (*s, 2): real part, imaginary part
 
-A call with complex numbers is replaced by calls on pairs, below autograd, whose formulas for complex
-numbers (products with conjugates) are replaced like any other. Views leave the last dim alone.
+A call with complex numbers is replaced by calls on pairs, below autograd, whose formulas for
+complex numbers (products with conjugates) are replaced like any other. Views leave the last dim
+alone.
 
     polar(r, a)    [r cos a, r sin a]               conj(c)    [re, -im]
     c * d          [re re - im im, re im + im re]   fft        an operator of ours on pairs
@@ -61,17 +62,18 @@ def _rule(*overloads: object) -> Callable[[F], F]:
 
 
 _ALIKE = frozenset({
-    aten.clone.default, aten.detach.default, aten.alias.default, aten.neg.default, aten.zeros_like.default,
-    aten.div.Scalar,
+    aten.clone.default, aten.detach.default, aten.alias.default, aten.neg.default,
+    aten.zeros_like.default, aten.div.Scalar,
 })  # fmt: skip
 """The same on pairs."""
 
 _SHAPED = frozenset({
-    aten.view.default, aten._unsafe_view.default, aten.expand.default, aten.permute.default, aten.transpose.int,
-    aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.slice.Tensor, aten.select.int,
-    aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.cat.default, aten.index.Tensor,
-    aten.index_select.default, aten.slice_backward.default, aten.select_backward.default,
-    aten.sum.dim_IntList, aten.repeat.default, aten.flip.default, aten.roll.default, aten.index_put.default,
+    aten.view.default, aten._unsafe_view.default, aten.expand.default, aten.permute.default,
+    aten.transpose.int, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
+    aten.slice.Tensor, aten.select.int, aten.split.Tensor, aten.split_with_sizes.default,
+    aten.unbind.int, aten.cat.default, aten.index.Tensor, aten.index_select.default,
+    aten.slice_backward.default, aten.select_backward.default, aten.sum.dim_IntList,
+    aten.repeat.default, aten.flip.default, aten.roll.default, aten.index_put.default,
     aten.slice_scatter.default, aten.select_scatter.default, aten.new_zeros.default,
 })  # fmt: skip
 """The same on pairs, whose last dim is left alone."""

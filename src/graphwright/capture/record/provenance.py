@@ -1,14 +1,14 @@
-"""Where a node comes from: its phase, its module call, its forward partner, whose gradient it makes.
+"""Where a node comes from: phase, module call, forward partner, whose gradient it makes.
 
-Autograd numbers its nodes. The forward call that makes autograd node s is the first one dispatched after the
-counter passed s; the backward calls of s run while s is autograd's current node. So:
+Autograd numbers its nodes. The forward call that makes autograd node s is the first one dispatched
+after the counter passed s; the backward calls of s run while s is autograd's current node. So:
 
     forward    mm      counter 7 -> 8     groups[7] = the values that mm made
     backward   s = 7: t, mm, mm           partner = the producer of groups[7]
     hook       before s = 7 runs, its incoming gradients are those of groups[7], one by one
 
-Between the end of one autograd node and the start of the next, the only calls are the additions that
-gather the gradients of a tensor used more than once (`accumulates`).
+Between the end of one autograd node and the start of the next, the only calls are the additions
+that gather the gradients of a tensor used more than once (`accumulates`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Provenance:
         """Return the forward entry whose autograd node is running.
 
         Where the forward call was written as several entries, it is the one that `op` derives (the
-        product for a product, the convolution for its gradients), else the one that made the result.
+        product for a product, the convolution for its gradients), else the one that made the
+        result.
         """
         if self.phase is not Phase.BACKWARD:
             return None
@@ -183,7 +184,7 @@ class Provenance:
 
     @contextmanager
     def at_micro_batch(self, number: int) -> Iterator[None]:
-        """Mark what is recorded inside as one of several micro-batches; calls of modules are counted in each by itself."""
+        """Mark what is recorded inside as one micro-batch of several; each counts its own calls."""
         self.phase, self.micro = Phase.FORWARD, number
         self.calls.clear()
         self._recalls.clear()

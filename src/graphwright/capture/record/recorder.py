@@ -2,9 +2,10 @@
 
 Calls pass autograd, then functionalisation, then arrive here, pure, on fake tensors:
 
-    composite with a reduction inside?   run its decomposition; the recorder sees the parts   decompositions
+    composite with a reduction inside?   run its decomposition; the recorder sees the parts
     random?                              the same draw as before, if checkpointing runs it again
-    anything else                        compute the result's type, write the canonical node  canonical
+    complex numbers?                     the same on pairs of real numbers              (pairs)
+    anything else                        compute the result's type, write one node  (canonical)
 
 Tensors that are not fake are the model's own constants (see `constants`).
 """
@@ -185,7 +186,8 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         if torch.Tag.nondeterministic_seeded in func.tags:
             if arguments.get("generator") is not None:
                 raise UnsupportedModel(
-                    f"{operator_name(func)} draws from a generator of its own; use the default generator"
+                    f"{operator_name(func)} draws from a generator of its own; use the "
+                    "default generator"
                 )
             self._draw(func, arguments, result)
         else:
@@ -268,7 +270,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         return value
 
     def _original(self, entry: Entry) -> Entry | None:
-        """Return the forward entry that a recomputed one repeats: next of its kind in its module."""
+        """Return the forward entry that a recomputed one repeats: the next of its kind."""
         if self._replayed is None or self._replayed[0] != entry.micro:
             by_kind: dict[object, list[Entry]] = {}
             for known in reversed(self.tape.entries):
@@ -330,8 +332,8 @@ def _check_call(
     if func in _PRODUCTS and len({t.dtype for t in tensors}) > 1:
         given = " and ".join(repr(tensor_type(t)) for t in tensors)
         raise MismatchedTypes(
-            f"{operator_name(func)} is given {given}, which have to have one dtype; convert the inputs, e.g. "
-            f"with .to({tensors[-1].dtype}), or the model"
+            f"{operator_name(func)} is given {given}, which have to have one dtype; convert the "
+            f"inputs, e.g. with .to({tensors[-1].dtype}), or the model"
         )
     if (
         func in _LOOKUPS

@@ -3,10 +3,11 @@
     Snapshot(model)      everything that the model holds, by identity
     snapshot.restore()   each object holds the same things again, in the same order
 
-What a model holds is reached through attributes, slots, mappings, lists, sets and tuples, of modules and of any other
-object: configurations, caches, dataclasses. Not reached are tensors, classes, functions, and objects of the standard
-library that are no containers (locks, loggers, files). Only what has changed is written, by the methods of
-the built-in type, since a subclass may forbid writing.
+What a model holds is reached through attributes, slots, mappings, lists, sets and tuples, of
+modules and of any other object: configurations, caches, dataclasses. Not reached are tensors,
+classes, functions, and objects of the standard library that are no containers (locks, loggers,
+files). Only what has changed is written, by the methods of the built-in type, since a subclass may
+forbid writing.
 """
 
 from __future__ import annotations
@@ -145,7 +146,9 @@ def _contents(path: str, thing: Any) -> Iterator[_Held]:
         yield _mapping(path, attributes)
     slots = _slots(kind)
     if slots:
-        yield _Held(path, lambda: _read_slots(thing, slots), lambda c: _fill_slots(thing, slots, c), True)  # fmt: skip
+        yield _Held(
+            path, lambda: _read_slots(thing, slots), lambda c: _fill_slots(thing, slots, c), True
+        )
 
 
 def _mapping(path: str, thing: dict[Any, Any]) -> _Held:

@@ -1,10 +1,11 @@
 """What the recorder writes down, before it becomes a graph.
 
-A `Value` stands for one tensor of the step, an `Entry` for one operator application. Both stay mutable while
-the step runs: a gradient learns only later whose gradient it is, and which entries are dead is known only at
-the end. `assemble` turns the finished tape into an immutable `ir.Graph`.
+A `Value` stands for one tensor of the step, an `Entry` for one operator application. Both stay
+mutable while the step runs: a gradient learns only later whose gradient it is, and which entries
+are dead is known only at the end. `assemble` turns the finished tape into an immutable `ir.Graph`.
 
-`Frame` is one call of one module; frames form a linked stack, and each entry remembers the top of it.
+`Frame` is one call of one module; frames form a linked stack, and each entry remembers the top of
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """One tensor of the step. `of` is the value that this one is the gradient or the new state of."""
+    """One tensor of the step; `of` is the value that this is the gradient or the new state of."""
 
     type: TensorType
     role: Role = Role.ACTIVATION
@@ -40,9 +41,9 @@ class Value:
 class Entry:
     """One operator application, with what is known of where it came from.
 
-    `accumulates` marks the additions that autograd makes where a tensor is used more than once; `cell` is
-    the (layer, time step) of an unrolled recurrence, `micro` the number of the micro-batch where gradients are
-    accumulated over several.
+    `accumulates` marks the additions that autograd makes where a tensor is used more than once;
+    `cell` is the (layer, time step) of an unrolled recurrence, `micro` the number of the
+    micro-batch where gradients are accumulated over several.
     """
 
     op: str
@@ -81,7 +82,7 @@ class Tape:
 
 
 def living(tape: Tape, roots: Iterable[Value]) -> list[Entry]:
-    """Return the entries that matter, in order: those that lead to `roots`, and every random draw."""
+    """Return the entries that matter, in order: what leads to `roots`, and every random draw."""
     draws = [entry for entry in tape.entries if entry.random]
     alive = _leading_to([*(value.producer for value in roots), *draws])
     return sorted(alive, key=lambda entry: entry.index)

@@ -1,10 +1,11 @@
-"""Clipping gradients by their common norm, as `torch.nn.utils.clip_grad_norm_` does between backward and update.
+"""Clipping gradients by their common norm, as `torch.nn.utils.clip_grad_norm_` does.
 
     norm  = sqrt(sum over gradients of sum(g * g))
     g'    = g * min(max_norm / (norm + 1e-6), 1)
 
-The squares are summed for each gradient by itself, so that a gradient that lies in parts stays there: only one number for each
-has to be added up over the devices. Gradients of 16 bits are squared in 32.
+The squares are summed for each gradient by itself, so that a gradient that lies in parts stays
+there: only one number for each has to be added up over the devices. Gradients of 16 bits are
+squared in 32.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def check_clip_norm(clip_norm: object) -> None:
     is_number = isinstance(clip_norm, (int, float)) and not isinstance(clip_norm, bool)
     if not is_number or not math.isfinite(clip_norm) or clip_norm <= 0:  # type: ignore[arg-type,operator]
         raise InvalidClipping(
-            f"clip_norm has to be a number above zero, the largest norm of all gradients together, not {clip_norm!r}"
+            "clip_norm has to be a number above zero, the largest norm of all gradients together, "
+            f"not {clip_norm!r}"
         )
 
 

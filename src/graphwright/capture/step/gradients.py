@@ -44,7 +44,7 @@ def record_gradients(recording: Recording) -> None:
 
 
 def clip_gradients(recording: Recording, max_norm: float) -> None:
-    """Scale the gradients of the model; those of a loss with parameters of its own are left alone."""
+    """Scale the gradients of the model, not those of a loss with parameters of its own."""
     own = {id(parameter) for parameter in recording.model.parameters()}
     recording.recorder.provenance.phase = Phase.UPDATE
     given = {

@@ -1,10 +1,11 @@
 """Gradient accumulation: the batch of a step, cut into micro-batches.
 
-    batch of 8, accumulate=4        0 1 | 2 3 | 4 5 | 6 7        forward, backward; forward, backward; ...; one update
+    batch of 8, accumulate=4        0 1 | 2 3 | 4 5 | 6 7        four times forward, backward
 
-As in the loop that one writes by hand, micro-batches are consecutive samples (`tensor.chunk(4)`), each loss counts one part in
-`accumulate`, and gradients are added in their order. Every tensor of the batch is cut along its batch dim; one that
-has none is named in `batch_dim` with None, and is read whole by all of them.
+As in the loop that one writes by hand, micro-batches are consecutive samples (`tensor.chunk(4)`),
+each loss counts one part in `accumulate`, and gradients are added in their order. Every tensor of
+the batch is cut along its batch dim; one that has none is named in `batch_dim` with None, and is
+read whole by all of them.
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ def check_accumulation(accumulate: object, inputs: Any, targets: Any, batch_dim:
             continue
         if not -tensor.dim() <= dim < tensor.dim():
             raise InvalidAccumulation(
-                f"{name} has shape {list(tensor.shape)}, so no dim {dim} along which accumulate={accumulate} could cut it; "
-                f"name its batch dim, or None to let every micro-batch read all of it: batch_dim={{{name!r}: None}}"
+                f"{name} has shape {list(tensor.shape)}, so no dim {dim} along which "
+                f"accumulate={accumulate} could cut it; name its batch dim, or None to let every "
+                f"micro-batch read all of it: batch_dim={{{name!r}: None}}"
             )
         size = tensor.shape[dim]
         first = first or (name, size)
         if size != first[1]:
             raise InvalidAccumulation(
-                f"{name} has {size} samples along dim {dim}, but {first[0]} has {first[1]}; name its batch dim, or None to let every "
+                f"{name} has {size} samples along dim {dim}, but {first[0]} has {first[1]}; name "
+                "its batch dim, or None to let every "
                 f"micro-batch read all of it: batch_dim={{{name!r}: None}}"
             )
     if first is None:
@@ -58,7 +61,8 @@ def check_accumulation(accumulate: object, inputs: Any, targets: Any, batch_dim:
         fitting = [n for n in range(1, first[1] + 1) if first[1] % n == 0]
         nearest = sorted(fitting, key=lambda n: abs(n - accumulate))[:3]
         raise InvalidAccumulation(
-            f"accumulate={accumulate} does not divide the batch: {first[0]} has {first[1]} samples; give "
+            f"accumulate={accumulate} does not divide the batch: {first[0]} has {first[1]} "
+            "samples; give "
             + (
                 f"accumulate={' or '.join(map(str, sorted(nearest)))}, or another batch size"
                 if nearest

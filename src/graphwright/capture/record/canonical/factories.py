@@ -15,8 +15,11 @@ from graphwright.ir import Attr
 @rule(aten.arange.default, aten.arange.start, aten.arange.start_step)
 def _arange(emit: Emit, a: Arguments, out: Tensor) -> None:
     attrs: dict[str, Attr] = {
-        "start": a.get("start", 0), "end": a["end"], "step": a.get("step", 1), "dtype": dtype_name(out.dtype),
-    }  # fmt: skip
+        "start": a.get("start", 0),
+        "end": a["end"],
+        "step": a.get("step", 1),
+        "dtype": dtype_name(out.dtype),
+    }
     emit("aten.arange.start_step", [], attrs, [out])
 
 

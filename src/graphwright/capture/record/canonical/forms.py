@@ -1,7 +1,8 @@
 """One spelling for each operator: what the recorder writes for an ATen call.
 
-PyTorch has many names for the same thing (`t`, `transpose`, `permute`; `zeros`, `new_zeros`, `zeros_like`)
-and many ways to give the same argument (`dim=-1`, `size=[-1, 8]`). After this file there is one:
+PyTorch has many names for the same thing (`t`, `transpose`, `permute`; `zeros`, `new_zeros`,
+`zeros_like`) and many ways to give the same argument (`dim=-1`, `size=[-1, 8]`). After this file
+there is one:
 
     _unsafe_view, reshape, view        aten.view(size = the whole shape)
     t, transpose, permute              aten.permute(dims >= 0)
@@ -12,10 +13,10 @@ and many ways to give the same argument (`dim=-1`, `size=[-1, 8]`). After this f
     sum                                aten.sum.dim_IntList with all dims named
     detach, alias, clone, lift_fresh   nothing: tensors are values here, so a copy is its original
 
-A rule takes the call's arguments by schema name and its result, and emits nodes; it never computes. Calls
-without a rule are written as they are, with dims made non-negative where all of a call's tensors have the
-same rank or it is known which one's dims they are, and sorted where their order means nothing. Layout (strides, memory formats, devices)
-is no part of a graph.
+A rule takes the call's arguments by schema name and its result, and emits nodes; it never computes.
+Calls without a rule are written as they are, with dims made non-negative where all of a call's
+tensors have the same rank or it is known which one's dims they are, and sorted where their order
+means nothing. Layout (strides, memory formats, devices) is no part of a graph.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ _DIMS_OF_INPUT = _COMMUTING_DIMS | {
     aten.index_reduce.default, aten.diagonal.default, aten.diagonal_scatter.default,
     aten.unfold.default,
 }  # fmt: skip
-"""Operators whose dims are those of their first input, though not all of their tensors have its rank."""
+"""Operators whose dims are those of their first input, though other tensors differ in rank."""
 
 _DIMS_OF_OUTPUT = {aten.unsqueeze.default, aten.diag_embed.default, aten.cat.default}
 
@@ -167,7 +168,7 @@ def _rank_of_dims(
     attrs: dict[str, Attr],
     outputs: Sequence[Tensor],
 ) -> int | None:
-    """Return the rank that dims count in, or None where it is not known: then they stay as given."""
+    """Return the rank that dims count in, None where it is not known: then they stay as given."""
     sizes = attrs.get("input_sizes")
     if isinstance(sizes, tuple):
         return len(sizes)
