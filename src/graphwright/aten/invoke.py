@@ -18,9 +18,10 @@ _CPU = torch.device("cpu")
 @cache
 def overload_of(op: str) -> torch._ops.OpOverload:
     """The PyTorch operator that a node's `op` names: ``aten.mm``, ``aten.sum.dim_IntList``."""
-    namespace, name, *rest = op.split(".")
-    packet = getattr(getattr(torch.ops, namespace), name, None)
-    overload = getattr(packet, rest[0] if rest else "default", None)
+    namespace, _, rest = op.partition(".")
+    name, _, version = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None) if name else None
+    overload = getattr(packet, version or "default", None)
     if not isinstance(overload, torch._ops.OpOverload):
         raise UnknownOperator(f"PyTorch {torch.__version__} has no operator {op}")
     return overload

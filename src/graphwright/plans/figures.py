@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from math import isfinite
 from typing import Any
 
 from graphwright.errors import PlanFormatError
@@ -89,16 +88,18 @@ class Figures:
             raise PlanFormatError(f"figures.{error}") from None
 
 
+MAX_FIGURE = 1 << 63
+"""Seconds and bytes of a plan are below this."""
+
+
 def _seconds(value: object, name: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-        if isfinite(seconds) and seconds >= 0:
-            return seconds
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_FIGURE:
+        return float(value)
     raise PlanFormatError(f"{name} has to be seconds from 0 on, not {value!r}")
 
 
 def _check_bytes(value: object, name: str) -> None:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value < MAX_FIGURE:
         raise PlanFormatError(f"{name} has to be a whole number of bytes from 0 on, not {value!r}")
 
 

@@ -91,6 +91,19 @@ _TRACES: dict[object, list[Trace]] = {}
 
 def trace(description: Description, attrs: Mapping[str, Attr], types: Types) -> Trace:
     """The trace of `description` that covers this call, cached."""
+    try:
+        return _find_or_run(description, attrs, types)
+    except GraphwrightError:
+        raise
+    except Exception as error:  # whatever its lines raise when they are given what does not fit
+        given = ", ".join("absent" if t is None else str(t) for t in types.inputs)
+        raise InvalidCall(
+            f"{description.op}({given or 'no tensors'}) does not fit its description: {error}; "
+            f"attributes {dict(attrs)}"
+        ) from error
+
+
+def _find_or_run(description: Description, attrs: Mapping[str, Attr], types: Types) -> Trace:
     skeleton = _skeleton(description, attrs, types)
     restated = tuple(sorted(description.restated.items(), key=lambda item: item[0]))
     known = _TRACES.setdefault((description.function, restated), [])
@@ -101,16 +114,7 @@ def trace(description: Description, attrs: Mapping[str, Attr], types: Types) -> 
                 values[symbol] = int(poly.evaluate(values))
             if candidate.holds(values) and all(attrs[n] == v for n, v in candidate.pinned.items()):
                 return candidate
-    try:
-        known.append(_run(description, attrs, types, skeleton))
-    except GraphwrightError:
-        raise
-    except Exception as error:  # whatever its lines raise when they are given what does not fit
-        given = ", ".join("absent" if t is None else str(t) for t in types.inputs)
-        raise InvalidCall(
-            f"{description.op}({given or 'no tensors'}) does not fit its description: {error}; "
-            f"attributes {dict(attrs)}"
-        ) from error
+    known.append(_run(description, attrs, types, skeleton))
     return known[-1]
 
 
