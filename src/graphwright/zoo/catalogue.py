@@ -59,7 +59,7 @@ PATTERNS: tuple[tuple[str, Callable[..., Recipe | None]], ...] = (
     (r"transformer-(\d+)", sequences.wide_transformer),
     (r"rnnlm-(\d+)", sequences.rnnlm),
     (r"gpt-(\d+)-(\d+)", sequences.sized_gpt),
-    (r"llama-8b-(\d+)", sequences.llama),
+    (r"llama-(\d+)b-(\d+)", sequences.llama),
 )
 
 PUBLISHED: tuple[str, ...] = (

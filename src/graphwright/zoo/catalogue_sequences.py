@@ -173,17 +173,26 @@ def sized_gpt(layers: int, width: int) -> Recipe | None:
     return gpt(f"gpt-{layers}-{width}", layers, width, width // channels, source=source)
 
 
-def llama(layers: int) -> Recipe:
-    """Llama 3 8B with fewer layers (32 are all)."""
+LLAMA = {
+    8: {"size": 4096, "heads": 32, "inner": 14336},
+    70: {"size": 8192, "heads": 64, "inner": 28672},
+}
+
+
+def llama(billions: int, layers: int) -> Recipe | None:
+    """Llama 3 8B or 70B with fewer layers (32 and 80 are all)."""
+    if billions not in LLAMA:
+        return None
+    full = LLAMA[billions]
     sizes = {"size": 16, "heads": 4, "shared": 2, "inner": 24, "vocabulary": 13, "length": 6}
     return Recipe(
-        name=f"llama-8b-{layers}",
+        name=f"llama-{billions}b-{layers}",
         family="llama",
         source="Grattafiori et al. 2024, table 3; AutoParallel, example_llama3.py",
         batch_size=8,
-        description=f"Llama 3 decoder of the 8B model's width: {layers} layers of 4096, "
-        "32 heads, 8 of keys and values, 2048 positions",
-        full=(partial(Llama, layers=layers), next_tokens(2048, vocabulary=128256)),
+        description=f"Llama 3 decoder of the {billions}B model's width: {layers} layers of "
+        f"{full['size']}, {full['heads']} heads, 8 of keys and values, 2048 positions",
+        full=(partial(Llama, layers=layers, **full), next_tokens(2048, vocabulary=128256)),
         small=(partial(Llama, layers=2, **sizes), next_tokens(6, vocabulary=13)),
         loss_fn=token_prediction,
         optimizer=ADAMW,

@@ -83,5 +83,5 @@ def show(rows: list[ZooModel], console: Console) -> None:
     console.print(
         "Other sizes by name: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, "
         "brnn-<layers>-<hidden>, nasnet-<R>, inception-<scale>, gpt-<layers>-<width>, "
-        "llama-8b-<layers>, rnnlm-<steps>."
+        "llama-<8|70>b-<layers>, rnnlm-<steps>."
     )

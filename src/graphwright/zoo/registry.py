@@ -166,5 +166,5 @@ def _unknown(name: str, spelled: str) -> str:
         f"the zoo has no model {name!r}: {hint} zoo.names() lists all; other sizes: "
         "wresnet-<50|101|152>-<width>, rnn-<layers>-<hidden>, brnn-<layers>-<hidden> "
         "(hidden as 8k or 1024), nasnet-<R>, inception-<scale>, transformer-<hidden>, "
-        "gpt-<layers>-<width>, llama-8b-<layers>, rnnlm-<steps>"
+        "gpt-<layers>-<width>, llama-<8|70>b-<layers>, rnnlm-<steps>"
     )

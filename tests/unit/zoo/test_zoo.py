@@ -37,6 +37,7 @@ EXACT = {
     "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
     "llama-8b-32": 8_030_261_248,
+    "llama-70b-80": 70_553_706_496,
 }
 
 # Tofu, table 2: GB of weights, gradients and history, by hidden size or width and by layers.
