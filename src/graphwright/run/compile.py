@@ -23,9 +23,8 @@ from graphwright.ir import Graph, Role
 from graphwright.lower import lower
 from graphwright.plans import Frontier, Plan
 from graphwright.rewrite import graph_of_plan
-from graphwright.run.given_graph import check_given
 from graphwright.run.processes import read_variables, world
-from graphwright.run.step import RankProgram, Start, Step
+from graphwright.run.step import RankProgram, Start, Step, check_given
 
 
 def compile_step(

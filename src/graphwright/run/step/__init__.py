@@ -1,4 +1,5 @@
 """A training step under a plan: what it is given, what it holds, and its first values."""
 
+from graphwright.run.step.given_graph import check_given
 from graphwright.run.step.held import kept_inputs
 from graphwright.run.step.step import RankProgram, Start, Step
