@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import graphwright as gw
 from eager import assert_trains_alike
 from graphwright import capture, errors
-from graphwright.capture.record.decide import AssumedValues
+from graphwright.capture import AssumedValues
 from graphwright.partition import data_parallel, replicate
 
 X = torch.linspace(-1, 1, 32, dtype=torch.float64).reshape(4, 8)

@@ -1,6 +1,7 @@
 """Record one step on fake tensors: operators in one spelling each, and where each came from."""
 
 from graphwright.capture.record.assemble import Results, assemble
+from graphwright.capture.record.decide import AssumedValues
 from graphwright.capture.record.functional import (
     Functionalisation,
     as_parameter,

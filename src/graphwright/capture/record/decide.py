@@ -104,9 +104,10 @@ def _checked_as() -> bool | None:
         return None
     for first, last, test, passes in _checks(where[0]):
         if first <= where[1] <= last:
-            while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-                test, passes = test.operand, not passes
-            return passes
+            nots = [isinstance(node, ast.Not) for node in ast.walk(test)]
+            if isinstance(test, ast.BoolOp) and any(nots):
+                return None  # which of its parts asks is not known
+            return passes if sum(nots) % 2 == 0 else not passes
     return None
 
 
