@@ -93,4 +93,16 @@ def progress(quiet: bool) -> Iterator[Tell]:
             count = f"{done:,} of {total:,}" if total else ""
             bar.update(task, description=what, completed=done, total=total or None, count=count)
 
-        yield report
+        compiled = 0
+
+        def tell(name: str) -> None:
+            nonlocal compiled
+            compiled += 1
+            bar.update(
+                task, description="compiling inner loops, once", total=None, count=f"{compiled}"
+            )
+
+        from graphwright.tasks import compilations_told
+
+        with compilations_told(tell):
+            yield report

@@ -138,8 +138,11 @@ def find_peak(
     at_peak: Ints,
 ) -> int:
     """Raise `at_peak`, the persistent bytes on entry, to those of the peak; returns its time."""
-    held = at_peak.copy()
-    total = held.sum()
+    held = np.empty_like(at_peak)
+    total = 0
+    for c in range(len(at_peak)):
+        held[c] = at_peak[c]
+        total += at_peak[c]
     peak = total
     time = 0
     freed = 0
@@ -153,7 +156,8 @@ def find_peak(
         if total > peak:
             peak = total
             time = birth[v]
-            at_peak[:] = held
+            for c in range(len(at_peak)):  # assigning a slice takes two seconds to compile
+                at_peak[c] = held[c]
     return time
 
 

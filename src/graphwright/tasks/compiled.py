@@ -28,13 +28,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import cgutils, types
+from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 
 Arrays = TypeVar("Arrays")
 Function = TypeVar("Function", bound=Callable[..., object])
 _CONFIG: Any = numba.config
 _CODE: Any = cgutils
+_TYPES: Any = types
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -43,14 +44,45 @@ def compiled(function: Function) -> Function:
     folder = kernel_folder()
     with _keeping_in(folder):
         try:
-            return cast(Function, numba.njit(cache=folder is not None, nogil=True)(function))
+            made = numba.njit(cache=folder is not None, nogil=True)(function)
         except RuntimeError:  # "no locator available": its source is in no file
-            return cast(Function, numba.njit(nogil=True)(function))
+            made = numba.njit(nogil=True)(function)
+    return cast(Function, _for_any_number(made))
 
 
 def inlined(function: Function) -> Function:
     """A function that becomes part of the machine code of each that calls it."""
-    return cast(Function, numba.njit(nogil=True, forceinline=True)(function))
+    return cast(Function, _for_any_number(numba.njit(nogil=True, forceinline=True)(function)))
+
+
+def _for_any_number(dispatcher: Any) -> Any:
+    """Compile a function once for all numbers of a type.
+
+    Left alone, Numba compiles it anew for each constant that a compiled caller gives it, which
+    takes as long again and makes nothing faster: LLVM puts constants in where it inlines.
+    """
+    find, widen = dispatcher.get_call_template, _TYPES.unliteral
+
+    def find_for_type(args: Any, kws: Any) -> Any:
+        return find(tuple(map(widen, args)), {name: widen(kind) for name, kind in kws.items()})
+
+    dispatcher.get_call_template = find_for_type
+    return dispatcher
+
+
+@contextmanager
+def compilations_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell the name of every function when it is compiled, which the first run alone has to do."""
+
+    class Teller(event.Listener):
+        def on_start(self, event: Any) -> None:
+            tell(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Teller()):
+        yield
 
 
 def _unowned(context: Any, arrays: Any) -> Any:

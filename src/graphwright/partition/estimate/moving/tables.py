@@ -87,7 +87,10 @@ def fill(
     for entry in range(first, seconds.size):
         u, v = entry // len(targets), entry % len(targets)
         source, target = sources[u], targets[v]
-        if np.array_equal(source, target):
+        alike = True
+        for a in range(source.size):
+            alike = alike and source[a] == target[a]
+        if alike:
             seconds[u, v], moved[u, v] = 0.0, 0.0
             continue
         paths.begin(search, rates, axes, source, target, width)
