@@ -40,20 +40,6 @@ HEAVY = ("alexnet", "mlp", "dlrm")
 LEVEL, OVER_DDP = 1.05, 1.3
 
 
-class Dlrm(nn.Module):
-    """Tables of embeddings and two stacks of layers, as in recommendation."""
-
-    def __init__(self, tables: int = 6, rows: int = 40_000, width: int = 64) -> None:
-        super().__init__()
-        self.tables = nn.ModuleList(nn.Embedding(rows, width) for _ in range(tables))
-        self.bottom = nn.Sequential(nn.Linear(16, 256), nn.ReLU(), nn.Linear(256, width))
-        self.top = nn.Sequential(nn.Linear(width * (tables + 1), 512), nn.ReLU(), nn.Linear(512, 1))
-
-    def forward(self, dense: torch.Tensor, sparse: torch.Tensor) -> torch.Tensor:
-        found = [table(sparse[:, n]) for n, table in enumerate(self.tables)]
-        return self.top(torch.cat([self.bottom(dense), *found], 1)).squeeze(1)
-
-
 def load(name: str) -> Workload:
     """The model with weights and a batch; the same in every process."""
     torch.manual_seed(0)
@@ -66,12 +52,7 @@ def load(name: str) -> Workload:
             batch: Any = torch.randn(128, 1024), torch.randint(0, 1000, (128,))
             loss: Any = nn.functional.cross_entropy
         case "dlrm":
-            model = Dlrm()
-            batch = (
-                (torch.randn(256, 16), torch.randint(0, 40_000, (256, 6))),
-                torch.rand(256),
-            )
-            loss = nn.functional.binary_cross_entropy_with_logits
+            return zoo.dlrm(6, rows=40_000, device="cpu")
         case "rnn":
             return zoo.load("rnnlm-4", batch_size=32, device="cpu")
         case _:

@@ -7,5 +7,5 @@
 Names contain numbers as in the papers: wresnet-<depth>-<width>, rnn-<layers>-<hidden>, ...
 """
 
-from graphwright.zoo.registry import entries, entry, gpt, load, names
+from graphwright.zoo.registry import dlrm, entries, entry, gpt, load, names
 from graphwright.zoo.workload import Entry, Workload

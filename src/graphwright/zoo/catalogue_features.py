@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from graphwright.zoo.recipe import MakeBatch, Recipe, sgd
+from graphwright.zoo.recipe import MOMENTUM, MakeBatch, Recipe, sgd
 from graphwright.zoo.recommendation import (
     CRITEO_DENSE,
     CRITEO_TABLES,
@@ -59,6 +59,26 @@ def dlrm() -> Recipe:
         ),
         loss_fn=click_prediction,
         optimizer=sgd(0.1),
+    )
+
+
+def sized_dlrm(num_tables: int, rows: int, width: int) -> Recipe:
+    """Equal tables and smaller perceptrons, trained with momentum, which needs dense gradients."""
+    tables = (rows,) * num_tables
+    build = partial(
+        DLRM, tables=tables, size=width, bottom=(CRITEO_DENSE, 256, width), top=(512, 1)
+    )
+    variant = build, dense_and_sparse(CRITEO_DENSE, tables)
+    return Recipe(
+        name=f"dlrm-{num_tables}-{rows}",
+        family="dlrm",
+        source="by sizes",
+        batch_size=256,
+        description=f"click prediction: {num_tables} embedding tables of {rows:,} x {width}",
+        full=variant,
+        small=variant,
+        loss_fn=click_prediction,
+        optimizer=MOMENTUM,
     )
 
 

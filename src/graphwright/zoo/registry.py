@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from graphwright.errors import InvalidWorkload, UnknownModel
+from graphwright.zoo import catalogue_features as features
 from graphwright.zoo import catalogue_sequences as sequences
 from graphwright.zoo.catalogue import FIXED, PATTERNS, PUBLISHED
 from graphwright.zoo.recipe import Recipe
@@ -89,6 +90,24 @@ def gpt(
         name, num_layers, width, heads, length=sequence, vocabulary=vocabulary, source="by sizes"
     )
     return _make(recipe, batch_size, False, device)
+
+
+def dlrm(
+    num_tables: int,
+    *,
+    rows: int,
+    width: int = 64,
+    batch_size: int = 256,
+    device: str | torch.device = "meta",
+) -> Workload:
+    """A recommender (DLRM) of any size, as one training step with momentum.
+
+    >>> zoo.dlrm(6, rows=80_000).capture()
+    """
+    for label, size in {"num_tables": num_tables, "rows": rows, "width": width}.items():
+        if type(size) is not int or size < 1:
+            raise InvalidWorkload(f"zoo.dlrm: {label}={size!r} is not an integer of at least 1")
+    return _make(features.sized_dlrm(num_tables, rows, width), batch_size, False, device)
 
 
 def _make(

@@ -331,6 +331,16 @@ def test_impossible_gpts_are_refused(options: dict[str, int], words: str) -> Non
         zoo.gpt(**options)
 
 
+def test_a_recommender_has_any_size() -> None:
+    dlrm = zoo.dlrm(3, rows=50, width=8, batch_size=4)
+    assert dlrm.name == "dlrm-3-50"
+    assert dlrm.batch[1].shape == (4,)
+    bottom, top = (13 + 1) * 256 + (256 + 1) * 8, (4 * 8 + 1) * 512 + 513
+    assert dlrm.num_parameters == 3 * 50 * 8 + bottom + top
+    with pytest.raises(InvalidWorkload, match="rows=0"):
+        zoo.dlrm(3, rows=0)
+
+
 def test_entries_are_complete() -> None:
     for entry in zoo.entries():
         assert zoo.entry(entry.name) == entry
