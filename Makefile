@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: $(STAMP) ## Plan a small model for four processes, train it on them, check it against one device (1-2 minutes)
+demo: $(STAMP) ## Train a recommender beside DistributedDataParallel: measure, predict, run, check (1-2 minutes)
 	$(BIN)/graphwright demo
 
 test: lint types layers unit examples-run ## Everything a change must pass: lint, types, layers, tests, examples

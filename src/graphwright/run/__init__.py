@@ -15,7 +15,17 @@ from graphwright.run.check import (
 from graphwright.run.checkpoint import examine, latest, load_into_module
 from graphwright.run.compile import compile_step as compile
 from graphwright.run.loader import ShardLoader, shard_loader
-from graphwright.run.measure import Call, calibrate, calls_of, calls_of_plan, standard_calls
+from graphwright.run.measure import (
+    DDP,
+    Call,
+    StepTimes,
+    calibrate,
+    calls_of,
+    calls_of_plan,
+    measure_local,
+    standard_calls,
+    time_in_turns,
+)
 from graphwright.run.outcome import Outcome, Restart
 from graphwright.run.processes import (
     Launcher,

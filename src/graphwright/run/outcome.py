@@ -64,6 +64,11 @@ class Outcome:
         made = [done.seconds for done in steps if done.num_workers == size]
         return median(made[1:] or made) if made else None
 
+    @property
+    def verdict(self) -> str | None:
+        """The comparison in one sentence."""
+        return None if self.comparison is None else _verdict(self.comparison)
+
     def lines(self) -> list[str]:
         """All of it in a few words."""
         lines = []
@@ -109,14 +114,18 @@ class Outcome:
         return cast(dict[str, Any], _plain(document))
 
 
-def _compared(comparison: Comparison) -> list[str]:
+def _verdict(comparison: Comparison) -> str:
     name, worst = comparison.worst
     word = "the same" if comparison.agrees else "NOT THE SAME"
-    head = (
+    return (
         f"{word} as {comparison.against}: after {len(comparison.steps)} steps in "
         f"{comparison.dtype}, the largest difference of {len(comparison.differences)} tensors is "
         f"{worst:.2g} of the largest element ({name}; {comparison.tolerance:.0e} is allowed)"
     )
+
+
+def _compared(comparison: Comparison) -> list[str]:
+    head = _verdict(comparison)
     pairs = list(zip(comparison.steps, comparison.expected_losses, strict=True))
     losses = [
         f"step {done.step:>5}   loss {done.loss:<11.6g} on one device {loss:<11.6g} "

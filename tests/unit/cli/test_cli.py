@@ -161,11 +161,18 @@ def test_capture_a_model_of_ones_own(tmp_path):
     assert "aten.mm" in output
 
 
-def test_demo_plans_draws_trains_and_checks(tmp_path):
-    output = run("demo", "--model", "mlp", "--workers", "2", "-o", f"{tmp_path}/plans.png").output
-    assert "worth having" in output
-    assert "the same as PyTorch on one device: after 5 steps in float64" in output
-    assert (tmp_path / "plans.png").read_bytes().startswith(b"\x89PNG")
+def test_demo_measures_predicts_draws_trains_and_checks(tmp_path):
+    picture = tmp_path / "plans.png"
+    found = json.loads(run("demo", "--model", "mlp", "-o", str(picture), "--json").stdout)
+    assert found["workers"] == 2
+    assert found["measured"]["links"] > 0 and found["measured"]["calls"] > 0
+    ways = {way["name"]: way for way in found["ways"]}
+    found_way, ddp = ways["the plan found"], ways["DistributedDataParallel"]
+    assert found["speedup_over_ddp"] == ddp["measured_time"] / found_way["measured_time"]
+    assert found_way["predicted_time"] > 0 and ddp["predicted_time"] is None
+    assert found["check"]["agrees"]
+    assert found["picture"] == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_zoo_lists_parameters_operators_and_sources():

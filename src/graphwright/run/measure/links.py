@@ -87,6 +87,7 @@ def measure_links(
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
     repeats: int = 5,
+    sweeps: int = SWEEPS,
     progress: Progress | None = None,
 ) -> list[LinkTime]:
     """Time every kind of collective between all ranks; all call this, and rank 0 stores them."""
@@ -96,9 +97,9 @@ def measure_links(
     matrix = torch.ones(COMPUTING, COMPUTING, device=here.device)
     cases = [(kind, axes, size) for kind in KINDS for axes in axes_of(cluster) for size in sizes]
     times: dict[tuple[Kind, tuple[int, ...], int], list[float]] = {case: [] for case in cases}
-    for number, case in enumerate(cases * SWEEPS):
+    for number, case in enumerate(cases * sweeps):
         if progress is not None:
-            progress(number, len(cases) * SWEEPS, case[0].name)
+            progress(number, len(cases) * sweeps, case[0].name)
         times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
     named = make_monotone([_named(cluster, *case, median_low(times[case])) for case in cases])
     if here.rank == 0 and store is not None:
@@ -245,11 +246,12 @@ def measure_local(
     store: Store | None = None,
     sizes: Sequence[int] = SIZES,
     repeats: int = 5,
+    sweeps: int = SWEEPS,
     timeout: float = 600.0,
 ) -> list[LinkTime]:
     """Measure between new processes of this machine, one for each device of, say, ``local:4``."""
     times = launch(cluster.num_devices, timeout=timeout)(
-        _measure_here, to_toml(cluster), tuple(sizes), repeats
+        _measure_here, to_toml(cluster), tuple(sizes), repeats, sweeps
     )[0]
     assert isinstance(times, list)
     if store is not None:
@@ -257,7 +259,7 @@ def measure_local(
     return times
 
 
-def _measure_here(text: str, sizes: tuple[int, ...], repeats: int) -> list[LinkTime]:
+def _measure_here(text: str, sizes: tuple[int, ...], repeats: int, sweeps: int) -> list[LinkTime]:
     """What every worker does."""
     from graphwright.run.links.collectives import GroupLinks
 
@@ -265,4 +267,4 @@ def _measure_here(text: str, sizes: tuple[int, ...], repeats: int) -> list[LinkT
     mesh = whole_mesh(cluster)
     groups = {group_of(mesh, axes, rank) for axes in axes_of(cluster) for rank in mesh.devices}
     links = GroupLinks(sorted(groups))
-    return measure_links(cluster, here, links, sizes=sizes, repeats=repeats)
+    return measure_links(cluster, here, links, sizes=sizes, repeats=repeats, sweeps=sweeps)
