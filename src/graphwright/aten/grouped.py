@@ -53,7 +53,7 @@ def can_fuse(a: Tensor, b: Tensor) -> bool:
 
 
 def fused_grouped_mm(a: Tensor, b: Tensor, ends: Tensor) -> Tensor:
-    """The same with the bounds within the rows: those of the first group are brought to the front."""
+    """The same with the bounds within the rows: those of the first group come to the front."""
     rows = torch.arange(a.shape[0], device=a.device)
     order = (rows + ends[0]) % max(a.shape[0], 1)
     made = aten._grouped_mm(a[order].contiguous(), b, (ends[1:] - ends[0]).to(torch.int32))

@@ -57,9 +57,10 @@ class Tasks:
 class Movement(Tasks):
     """The tasks of a resharding.
 
-    `source_device` and `target_device` are at the places of the two meshes, `buffer_*` its buffers, `source_uses` the (source place, task) that read the source's own
-    memory. `result` is, for every target place, the buffer that holds the result, or EXTERNAL where
-    the source's memory at `result_place` does.
+    `source_device` and `target_device` are at the places of the two meshes. `buffer_*` are its
+    buffers, `source_uses` the (source place, task) that read the source's own memory. `result` is,
+    for every target place, the buffer that holds the result, or EXTERNAL where the source's memory
+    at `result_place` does.
     """
 
     source: Sharding

@@ -1,4 +1,4 @@
-"""Views by strides, as the views that they are: strides refer to memory, which a graph does not have.
+"""Views by strides, as the views that they are: a graph has no memory that strides could refer to.
 
     memory of x        its dims from the longest stride to the shortest, one after the other
     as_strided         a part of that line, cut into dims by their strides, longest first
@@ -82,7 +82,7 @@ def _dims(line: Tensor, size: Sequence[int], order: Sequence[int]) -> Tensor:
 
 
 def dense_order(size: Sequence[int], stride: Sequence[int]) -> list[int] | None:
-    """The dims from the outermost in memory to the innermost; None if there are gaps or overlaps."""
+    """The dims from the outermost in memory to the innermost; None with gaps or overlaps."""
     order = sorted(range(len(size)), key=lambda d: (-stride[d] if size[d] != 1 else 0, d))
     step = 1
     for d in reversed(order):

@@ -116,7 +116,8 @@ def _check_in_place(func: OpOverload, args: Sequence[Any]) -> None:
         if not torch.can_cast(made, written.dtype):
             raise MismatchedTypes(
                 f"{name} makes {made}, which cannot be written in place to a {written.dtype} "
-                f"tensor; use the form that is not in place ({name.removesuffix('_')}), or convert first"
+                f"tensor; use the form that is not in place "
+                f"({name.removesuffix('_')}), or convert first"
             )
 
 
