@@ -1,7 +1,7 @@
 """Time steps of plans beside those of DistributedDataParallel, in the same processes, in turns.
 
     round 1   DDP DDP DDP | ours ours ours | ...     the first step of a turn is not timed; whatever
-    round 2   DDP DDP DDP | ours ours ours | ...      else the machine does slows all ways alike
+    round 2   DDP DDP DDP | ours ours ours | ...     else the machine does slows all ways alike
 
 Every way begins from the same values. DistributedDataParallel is given each rank's part of the
 batch, a plan the whole of it, as a training loop would. Steps follow each other as in training,
