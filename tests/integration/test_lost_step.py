@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import graphwright as gw
-from graphwright.errors import StepLost
+from graphwright.errors import BatchMismatch, StepLost
 from graphwright.partition import baseline
 from graphwright.run.processes.world import JOIN_SECONDS
 from limits import HANG
@@ -22,17 +22,26 @@ def make():
     return model, nn.functional.cross_entropy, batch
 
 
+def break_down(*arguments):
+    raise RuntimeError("as a kernel would")
+
+
 def train(plan, folder, fails):
     model, loss_fn, batch = make()
     step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
-    losses = [float(step(batch))]
+    losses = [float(step(batch)) for _ in range(2)]  # they compare before these two
     step.save(folder)
     if fails:
         labels = batch[1].clone()
-        labels[-1] = 999  # in the last rank's part
+        if fails == "label":
+            labels[-1] = 999  # in the last rank's part, which that rank refuses
+        elif step.world.rank == 1:
+            step._run, run = break_down, step._run
         begun = monotonic()
-        with pytest.raises((IndexError, RuntimeError)):
-            step((batch[0], labels))
+        with pytest.raises((BatchMismatch, RuntimeError)):
+            step(tuple(step.part_of((batch[0], labels)).values()))
+        if fails == "kernel" and step.world.rank == 1:
+            step._run = run
         assert monotonic() - begun < JOIN_SECONDS  # nobody waits for a collective's own limit
         with pytest.raises(StepLost):
             step(batch)
@@ -44,9 +53,9 @@ def test_all_go_on_from_a_checkpoint(tmp_path):
     model, loss_fn, batch = make()
     graph = gw.capture(model, loss_fn, batch, optimizer=torch.optim.Adam)
     plan = baseline("data", graph, "local:2")
-    found = [
-        gw.launch(2, timeout=HANG)(train, plan, str(tmp_path / str(fails)), fails)
-        for fails in (False, True)
+    smooth, *others = [
+        gw.launch(2, timeout=HANG)(train, plan, str(tmp_path / fails), fails)
+        for fails in ("", "label", "kernel")
     ]
-    assert found[0] == found[1]
-    assert found[0][0][0] > found[0][0][-1]
+    assert others == [smooth, smooth]
+    assert smooth[0][0] > smooth[0][-1]

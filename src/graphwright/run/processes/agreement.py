@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from inspect import signature
 from typing import Any, TypeVar, cast
 
 import torch
@@ -94,8 +93,7 @@ def _all_gather(own: bytes) -> list[bytes]:
 def _error_to_json(error: GraphwrightError | OSError) -> dict[str, Any]:
     if isinstance(error, OSError):
         return {"os": [error.errno, error.strerror or str(error), str(error.filename or "")]}
-    known = signature(type(error)).parameters.keys()
-    fields = {name: value for name, value in vars(error).items() if name in known}
+    fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return {"type": type(error).__name__, "message": str(error), "fields": fields}
 
 
@@ -107,7 +105,9 @@ def _error_from_json(data: Mapping[str, Any]) -> GraphwrightError | OSError:
     fields = {n: tuple(v) if isinstance(v, list) else v for n, v in data["fields"].items()}
     for kind in _error_types(GraphwrightError):
         if (kind.__module__, kind.__name__) == (GraphwrightError.__module__, data["type"]):
-            return kind(data["message"], **fields)
+            error = kind(data["message"])
+            vars(error).update(fields)
+            return error
     return GraphwrightError(data["message"])
 
 
@@ -144,9 +144,17 @@ def digest_tensors(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
     return digest.hexdigest()
 
 
-def check_ranks_agree(given: Mapping[str, object]) -> None:
-    """Raise unless all ranks were given the same, by input name, VALUES or RATES; skips None."""
-    everywhere = gather_results(lambda: dict(given))
+def check_ranks_agree(given: Mapping[str, object], check: Callable[[], None]) -> None:
+    """Raise unless all ranks were given the same, by input name, VALUES or RATES; skips None.
+
+    What `check` raises on one rank is raised on all.
+    """
+
+    def work() -> dict[str, Any]:
+        check()
+        return dict(given)
+
+    everywhere = gather_results(work)
     for key, first in everywhere[0].items():
         for rank, other in enumerate(everywhere):
             if None not in (first, other.get(key)) and other[key] != first:

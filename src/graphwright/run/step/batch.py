@@ -9,7 +9,7 @@ training starts from have to be the same on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -90,8 +90,9 @@ def compare_given(
     graph: Graph,
     optimizer: torch.optim.Optimizer | None,
     starts_from: str | None,
+    check: Callable[[], None],
 ) -> None:
-    """Refuse to go on where the ranks were given different things."""
+    """Refuse to go on where the ranks were given different things, or `check` raises on one."""
     words: dict[str, object] = {VALUES: starts_from}
     if optimizer is not None:  # all rates, also those that this rank has no part of
         words[RATES] = [[n, float(rate)] for n, rate in learning_rates(optimizer).items()]
@@ -100,7 +101,7 @@ def compare_given(
         if known is not None:
             is_whole = tuple(value.shape) == known.type.shape
             words[name] = digest_tensors([(name, value)]) if is_whole else None
-    check_ranks_agree(words)
+    check_ranks_agree(words, check)
 
 
 def _spell(box: Box) -> str:

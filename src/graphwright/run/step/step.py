@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -114,10 +115,12 @@ class Step:
         rates = self._rates()
         named = name_batch(batch, self.has_targets)
         part = cut_batch(named, self.graph, self.program, self.world)
-        self._check_labels(named)
         if self.links is not None and is_check_due(self._num_calls):
-            compare_given(named, self.graph, self.optimizer, self._starts_from)
+            check = partial(self._check_labels, named)
+            compare_given(named, self.graph, self.optimizer, self._starts_from, check)
             self._starts_from = None
+        else:
+            self._check_labels_alone(named)
         self._num_calls += 1
         held, fixed = self._held.take()
         given = {**part, **rates, **held}
@@ -138,13 +141,18 @@ class Step:
         return self._whole_loss(results)
 
     def _check_labels(self, named: Mapping[str, torch.Tensor]) -> None:
-        """Refuse indices out of range: the same on all ranks, if they are given whole batches."""
+        """Refuse indices out of range."""
+        for label in self._labels:
+            label.check(named, self.program, is_check_due(self._num_calls))
+
+    def _check_labels_alone(self, named: Mapping[str, torch.Tensor]) -> None:
+        """The same without a word to other ranks, which refuse alike if given the whole batch."""
         try:
-            for label in self._labels:
-                label.check(named, self.program, is_check_due(self._num_calls))
+            self._check_labels(named)
         except BatchMismatch:
-            if self.links is not None and not label.is_whole(named):
-                self.links.leave()  # the others go on without this rank, and fail
+            whole = (label.is_whole(named) for label in self._labels)
+            if self.links is not None and not all(whole):
+                self.links.leave()  # the others have begun, and fail without this rank
                 self._held.take()
             raise
 
