@@ -180,8 +180,8 @@ _SMALL: dict[str, Any] = {
 }  # fmt: skip
 """What makes a configuration small, for those that have such a field."""
 
-TEXT, UNMASKED, CLASSES, SPANS, IMAGE, PLAIN_TEXT, PLAIN_IMAGE, BOTH = (
-    "text", "unmasked", "classes", "spans", "image", "plain text", "plain image", "both",
+TEXT, CLASSES, SPANS, IMAGE, PLAIN_TEXT, PLAIN_IMAGE, BOTH = (
+    "text", "classes", "spans", "image", "plain text", "plain image", "both",
 )  # fmt: skip
 
 _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -207,7 +207,7 @@ _ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "MobileBertForMaskedLM": (TEXT, {"true_hidden_size": 32, "intra_bottleneck_size": 32}),
     "ModernBertForMaskedLM": (TEXT, {}),
     "MPNetForMaskedLM": (TEXT, {"max_position_embeddings": 66}),
-    "NystromformerForMaskedLM": (UNMASKED, {"num_landmarks": 4, "segment_means_seq_len": LENGTH}),
+    "NystromformerForMaskedLM": (TEXT, {"num_landmarks": LENGTH, "segment_means_seq_len": LENGTH}),
     "RemBertForMaskedLM": (TEXT, {"input_embedding_size": 16, "output_embedding_size": 16}),
     "RobertaForMaskedLM": (TEXT, {"max_position_embeddings": 66}),
     "RoFormerForMaskedLM": (TEXT, {}),
@@ -393,8 +393,6 @@ def _batch(kind: str, model: nn.Module, config: Any) -> dict[str, Any]:
     text: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if kind == TEXT:
         return {**text, "labels": ids.clone()}
-    if kind == UNMASKED:
-        return {"input_ids": ids, "labels": ids.clone()}
     if kind == CLASSES:
         return {**text, "labels": _classes()}
     if kind == SPANS:
