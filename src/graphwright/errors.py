@@ -20,8 +20,7 @@ class InvalidGraph(GraphwrightError):
 
     def __init__(self, message: str, *, rule: str = "", node: str | None = None) -> None:
         super().__init__(message)
-        self.rule = rule
-        self.node = node
+        self.rule, self.node = rule, node
 
 
 class GraphSyntaxError(GraphwrightError):
@@ -33,8 +32,7 @@ class GraphSyntaxError(GraphwrightError):
 
     def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
-        self.line = line
-        self.column = column
+        self.line, self.column = line, column
 
 
 class GraphFormatError(GraphwrightError):
@@ -291,8 +289,7 @@ class InvalidProgram(GraphwrightError):
 
     def __init__(self, message: str, *, rule: str = "", rank: int | None = None) -> None:
         super().__init__(message)
-        self.rule = rule
-        self.rank = rank
+        self.rule, self.rank = rule, rank
 
 
 class InvalidCluster(GraphwrightError):
@@ -386,9 +383,7 @@ class DoesNotFit(GraphwrightError):
         self, message: str, *, limit: int = 0, needed: int = 0, largest: tuple[str, ...] = ()
     ) -> None:
         super().__init__(message)
-        self.limit = limit
-        self.needed = needed
-        self.largest = largest
+        self.limit, self.needed, self.largest = limit, needed, largest
 
 
 class NothingFound(GraphwrightError):
@@ -479,9 +474,7 @@ class CheckpointMismatch(CheckpointError):
         mismatched: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
-        self.missing = missing
-        self.extra = extra
-        self.mismatched = mismatched
+        self.missing, self.extra, self.mismatched = missing, extra, mismatched
 
 
 class InvalidWorld(GraphwrightError):
@@ -542,9 +535,7 @@ class WorkerFailed(GraphwrightError):
         self, message: str, *, rank: int = -1, traceback: str = "", exit_code: int | None = None
     ) -> None:
         super().__init__(message)
-        self.rank = rank
-        self.traceback = traceback
-        self.exit_code = exit_code
+        self.rank, self.traceback, self.exit_code = rank, traceback, exit_code
 
 
 class WorkerTimedOut(WorkerFailed):
