@@ -130,7 +130,7 @@ def test_columns_then_rows_and_heads_within_a_node():
         (contract,) = heavy(graph, smallest, f"{layer}.feed_forward.contract").values()
         assert str(expand) == "i2 i2 i2"
         assert str(contract) == "k k k"
-    attention = [n for n in graph.nodes if "scaled_dot_product" in n.op]
+    attention = [n for n in graph.nodes if "attention" in n.op]
     assert {str(smallest.strategy(n.name)) for n in attention} == {"h h h"}
     data = figures_of(found.others["data"])
     fastest = figures_of(found.fastest())

@@ -23,7 +23,7 @@ def traffics(draw) -> tuple[Traffic, Traffic]:
             name=name,
             count=draw(st.integers(1, 4)),
             bandwidth=draw(bandwidths),
-            latency=draw(st.floats(0, 1e-3)),
+            latency=draw(st.just(0.0) | st.floats(1e-18, 1e-3)),
             shared=draw(st.booleans()),
         )
         for name in ("node", "gpu")
