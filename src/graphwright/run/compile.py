@@ -99,7 +99,8 @@ def compile_step(
         start = _lowered(plan, captured(batch), device)
     elif graph is not None:
         if check_graph:
-            check_first = check_given(graph, captured, loss_fn is not None)
+            first = next(model.parameters(), torch.empty(0))
+            check_first = check_given(graph, captured, loss_fn is not None, first.device)
         start = _lowered(plan, graph, device)
     return Step(start, model, loss_fn, made, seed, torch_compile, check_first)
 

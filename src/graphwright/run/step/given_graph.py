@@ -24,14 +24,19 @@ Capture = Callable[[Any], Graph]
 """Captures what was given to `gw.compile` with an example of the batch."""
 
 
-def check_given(graph: Graph, capture: Capture, has_targets: bool) -> Callable[[Any], None] | None:
-    """Refuse a graph that another model makes; returns what the first batch has to pass, if any."""
+def check_given(
+    graph: Graph, capture: Capture, has_targets: bool, device: torch.device
+) -> Callable[[Any], None] | None:
+    """Refuse a graph that another model makes; returns what the first batch has to pass, if any.
+
+    Examples are on the model's `device`: libraries choose operators by it.
+    """
     try:
-        _compare(graph, capture, _example(graph, has_targets))
+        _compare(graph, capture, _example(graph, has_targets, device))
     except PlanMismatch:
         raise
     except GraphwrightError:
-        return lambda batch: _compare(graph, capture, _whole(graph, batch, has_targets))
+        return lambda batch: _compare(graph, capture, _whole(graph, batch, has_targets, device))
     return None
 
 
@@ -48,7 +53,7 @@ def _compare(graph: Graph, capture: Capture, example: Any) -> None:
         )
 
 
-def _example(graph: Graph, has_targets: bool) -> Any:
+def _example(graph: Graph, has_targets: bool, device: torch.device) -> Any:
     """A batch without values that has the graph's names: tuples for numbers, dicts for words."""
     tree: dict[str, Any] = {"inputs": {}, "targets": {}}
     for name in graph.inputs:
@@ -57,7 +62,7 @@ def _example(graph: Graph, has_targets: bool) -> Any:
             place = tree
             for part in path:
                 place = place.setdefault(part, {})
-            place[last] = _without_values(graph, name)
+            place[last] = _without_values(graph, name, device)
     inputs = _sequence(tree["inputs"])
     if not has_targets:
         return inputs
@@ -74,17 +79,17 @@ def _sequence(tree: Any) -> Any:
     return inner
 
 
-def _whole(graph: Graph, batch: Any, has_targets: bool) -> Any:
+def _whole(graph: Graph, batch: Any, has_targets: bool, device: torch.device) -> Any:
     """A batch, or a part of one, with all tensors as large as the graph's, and without values."""
 
     def enlarge(name: str, tensor: torch.Tensor) -> torch.Tensor:
-        return _without_values(graph, name) if name in graph.tensors else tensor
+        return _without_values(graph, name, device) if name in graph.tensors else tensor
 
     inputs, targets = split_batch(batch, has_targets=has_targets)
     inputs = map_named(enlarge, "inputs", inputs)
     return (inputs, map_named(enlarge, "targets", targets)) if has_targets else inputs
 
 
-def _without_values(graph: Graph, name: str) -> torch.Tensor:
+def _without_values(graph: Graph, name: str, device: torch.device) -> torch.Tensor:
     type = graph.tensors[name].type
-    return torch.empty(type.shape, dtype=getattr(torch, type.dtype), device="meta")
+    return torch.empty(type.shape, dtype=getattr(torch, type.dtype), device=device)
