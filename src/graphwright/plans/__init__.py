@@ -7,6 +7,7 @@ from graphwright.plans import transfers
 from graphwright.plans.figures import Figures, format_seconds, time_unit
 from graphwright.plans.frontier import (
     Frontier,
+    TooLargeForDevice,
     does_not_fit,
     figures_of,
     make_frontier,

@@ -17,6 +17,7 @@ less.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -97,15 +98,37 @@ class Frontier:
     def fastest(self, memory: int | str | None = None) -> Plan:
         """The fastest plan, or the fastest within a memory limit on every device: 10**9, "14.5GB".
 
-        Raises `DoesNotFit` where even the smallest needs more.
+        Raises `DoesNotFit` where even the smallest needs more. Without a limit, warns
+        (`TooLargeForDevice`) of a plan that needs more than a device has.
         """
         if memory is None:
+            self._warn_if_too_large()
             return self.plans[-1]
         limit = parse_limit(memory)
         fitting = [plan for plan in self.plans if figures_of(plan).memory <= limit]
         if not fitting:
             raise does_not_fit(limit, self.smallest())
         return fitting[-1]
+
+    def _warn_if_too_large(self) -> None:
+        """Say that the fastest plan does not fit, and which one does."""
+        cluster, needed = self.plans[-1].cluster, figures_of(self.plans[-1]).memory
+        limit = min(device.memory for device in cluster.devices)
+        if needed <= limit:
+            return
+        small = figures_of(self.smallest()).memory
+        instead = (
+            f"The fastest that does is fastest(memory={limit})"
+            if small <= limit
+            else f"None does: the smallest needs {format_bytes(small)}. Use more devices, a "
+            "smaller batch or a smaller model"
+        )
+        warnings.warn(
+            f"the fastest plan needs {format_bytes(needed)} on a device of {cluster.name}, which "
+            f"has {format_bytes(limit)}: it does not fit. {instead}",
+            TooLargeForDevice,
+            stacklevel=3,
+        )
 
     def smallest(self) -> Plan:
         """The plan that needs the least memory."""
@@ -162,6 +185,10 @@ class Frontier:
             lines.append(f"{_row(plan)}  {name}")
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
+
+
+class TooLargeForDevice(UserWarning):
+    """The fastest plan of a frontier, asked for without a limit, needs more than a device has."""
 
 
 def make_frontier(

@@ -8,7 +8,15 @@ from random import Random
 import pytest
 
 from graphwright.errors import DoesNotFit, InvalidLimit, PlanFormatError, PlanMismatch
-from graphwright.plans import Figures, Frontier, does_not_fit, make_frontier, make_plan, on_one
+from graphwright.plans import (
+    Figures,
+    Frontier,
+    TooLargeForDevice,
+    does_not_fit,
+    make_frontier,
+    make_plan,
+    on_one,
+)
 from random_plans import chain
 from timelines import make_cluster
 
@@ -52,9 +60,24 @@ def test_random_plans(seed):
 def test_choosing():
     frontier = make_frontier([plan(10**9, 9.0), plan(3 * 10**9, 4.0), plan(14_500_000_000, 3.9)])
     assert frontier.smallest().figures.time == 9.0
-    assert frontier.fastest().figures.time == frontier.fastest("14.5GB").figures.time == 3.9
+    assert frontier.fastest("14.5GB").figures.time == 3.9
     assert frontier.fastest("14.4GB") is frontier.fastest(3 * 10**9) is frontier[1]
     assert frontier.turning_point() is frontier[1]
+
+
+def test_a_fastest_plan_that_no_device_can_hold_is_warned_of():
+    has = min(device.memory for device in CLUSTER.devices)
+    within = make_frontier([plan(has // 2, 9.0), plan(has, 4.0)])
+    assert within.fastest() is within[1]  # a warning would be an error here
+    beyond = make_frontier([plan(has // 2, 9.0), plan(has + 1, 4.0)])
+    with pytest.warns(
+        TooLargeForDevice, match=rf"it does not fit.*fastest\(memory={has}\)"
+    ) as said:
+        assert beyond.fastest() is beyond[1]
+    assert said[0].filename == __file__
+    assert beyond.fastest(memory=has) is beyond[0]
+    with pytest.warns(TooLargeForDevice, match="None does: the smallest needs"):
+        make_frontier([plan(has + 1, 9.0), plan(has + 2, 4.0)]).fastest()
 
 
 def test_the_turning_point_lies_farthest_below_the_line_of_the_ends():
