@@ -145,7 +145,7 @@ def test_options_are_checked_before_the_search():
     [
         (FrontierTracking, {"points": 0}, "points has to be 1 or more, not 0"),
         (FrontierTracking, {"precision": -1}, "precision has to be 0 or more, not -1"),
-        (FrontierTracking, {"tracking_seconds": "long"}, "tracking_seconds has to be 0 or more"),
+        (FrontierTracking, {"tracking_work": "long"}, "tracking_work has to be 0 or more"),
         (Annealing, {"budget": -1}, "budget is a number of seconds, or None, not -1"),
         (Annealing, {"max_proposals": True}, "max_proposals has to be 0 or more, not True"),
     ],

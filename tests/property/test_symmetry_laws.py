@@ -123,7 +123,8 @@ def test_any_plan_can_be_timed_nearly(seed):
     simulator = Simulator(GraphFacts(graph), plan.cluster, Formulas())
     exact = simulator.figures(plan)
     for templates in simulator.nearly:
-        nearly = figures(simulator._run(plan, templates))
+        expansion = Expansion(simulator.facts, plan, simulator.costs, templates)
+        nearly = figures(simulator._run(plan, expansion))
         assert nearly.nbytes == exact.nbytes
         assert 0.3 * exact.time <= nearly.time <= 3 * exact.time  # tiny tasks, the worst case
         assert 0.7 * exact.memory <= nearly.memory <= 3 * exact.memory

@@ -51,18 +51,19 @@ class FrontierTracking(Algorithm):
     points             how many plans of the estimated frontier are returned
     precision          points this close to others, as a share, may be left out
     space              which strategies it may use
-    tracking_seconds   after which gaps between points of the estimated frontier stay open
+    tracking_work      pairs of points to add up, after which gaps between points of the estimated
+                       frontier stay open
     """
 
     points: int = 12
     precision: float = 0.01
     space: Space = field(default_factory=Space)
-    tracking_seconds: float = TRACKING
+    tracking_work: float = TRACKING
 
     def __post_init__(self) -> None:
         check_number("points", self.points, least=1)
         check_number("precision", self.precision, least=0)
-        check_number("tracking_seconds", self.tracking_seconds, least=0)
+        check_number("tracking_work", self.tracking_work, least=0)
 
     def candidates(self, context: Context) -> Candidates:
         space = replace(self.space, batch_dim=context.batch_dim or self.space.batch_dim)
@@ -72,7 +73,8 @@ class FrontierTracking(Algorithm):
             ),
             count=self.points,
             precision=self.precision,
-            budget=min(self.tracking_seconds, context.seconds_left),
+            work=self.tracking_work,
+            budget=None if context.seconds_left == inf else context.seconds_left,
             progress=context.progress,
         )
         gaps = (
@@ -202,8 +204,7 @@ class DataParallel(OnePlan):
     """Samples; parameters are copied."""
 
     def plan(self, context: Context) -> Plan:
-        graph = context.coarse.facts.graph
-        return recipes.data_parallel(graph, context.cluster, context.batch_dim)
+        return recipes.data_parallel(context.coarse.facts, context.cluster, context.batch_dim)
 
 
 @algorithm("layers", "recipe", whose="model parallelism")
@@ -211,7 +212,7 @@ class Layers(OnePlan):
     """Whole layers, one device after the other."""
 
     def plan(self, context: Context) -> Plan:
-        return recipes.layers(context.coarse.facts.graph, context.cluster)
+        return recipes.layers(context.coarse.facts, context.cluster)
 
 
 @algorithm("one-weird-trick", "recipe", whose="Krizhevsky 2014")

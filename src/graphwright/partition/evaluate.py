@@ -8,12 +8,12 @@ from dataclasses import replace
 from graphwright.ir import Graph
 from graphwright.plans import Plan, figures_of
 from graphwright.simulate import Simulator
-from graphwright.tasks import Costs, GraphFacts
+from graphwright.tasks import Costs, GraphFacts, facts_of
 
 
-def evaluate(graph: Graph, plan: Plan, costs: Costs) -> Plan:
+def evaluate(graph: Graph | GraphFacts, plan: Plan, costs: Costs) -> Plan:
     """The plan with its figures: simulated time, memory and bytes."""
-    return with_figures(Simulator(GraphFacts(graph), plan.cluster, costs), plan)
+    return with_figures(Simulator(facts_of(graph), plan.cluster, costs), plan)
 
 
 def with_figures(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphwright.errors import PlanMismatch
 from graphwright.partition.estimate import Estimate, Pair, make_estimate
-from graphwright.partition.space import Coarse, Group
+from graphwright.partition.space import Coarse, Configurations, Group
 from graphwright.plans import Plan, Strategy, check_plan
 from graphwright.tasks import Costs
 
@@ -53,24 +53,32 @@ def explain(coarse: Coarse, plan: Plan, costs: Costs) -> list[Reason]:
                 "time steps: such a plan has no additive estimate to explain; simulate it instead"
             )
         chosen[g] = number
-    estimate = estimate.select({g: _others(estimate, g, c) for g, c in chosen.items()})
+    known: dict[tuple[Configurations, int], NDArray[np.int64]] = {}
+    for every, c in zip(estimate.all, chosen.values(), strict=True):
+        if (every, c) not in known:
+            known[every, c] = _others(every, c)
+    estimate = estimate.select({g: known[estimate.all[g], c] for g, c in chosen.items()})
     choices = [int(np.searchsorted(estimate.active[g], c)) for g, c in chosen.items()]
-    return [_reason(estimate, choices, g) for g in range(len(coarse.groups))]
+    pairs: list[set[Pair]] = [set() for _ in coarse.groups]
+    for a, b in estimate.tables.flows.between:
+        if a != b:
+            pairs[a].add((min(a, b), max(a, b)))
+            pairs[b].add((min(a, b), max(a, b)))
+    return [_reason(estimate, choices, g, sorted(own)) for g, own in enumerate(pairs)]
 
 
-def _others(estimate: Estimate, g: int, chosen: int) -> NDArray[np.int64]:
+def _others(every: Configurations, chosen: int) -> NDArray[np.int64]:
     """What a group is compared with; on many devices all configurations would take minutes."""
-    every = estimate.all[g]
     return np.union1d(every.near(np.array([chosen])), every.uniform())
 
 
-def _reason(estimate: Estimate, choices: list[int], g: int) -> Reason:
+def _reason(estimate: Estimate, choices: list[int], g: int, pairs: list[Pair]) -> Reason:
     group, every = estimate.coarse.groups[g], estimate.configurations[g]
     own = estimate.unary(g)
     time, memory = own.time[:, 0].copy(), own.memory[:, 0].copy()
     moving = np.zeros(len(every))
-    for u, v in _neighbours(estimate, g):
-        table = estimate.pair(min(u, v), max(u, v))
+    for u, v in pairs:
+        table = estimate.pair(u, v)
         if table is None:
             continue
         other = v if u == g else u
@@ -100,10 +108,3 @@ def _across(
     if first:
         return time[:, other, 0], memory[:, other, 0]
     return time[other, :, 0], memory[other, :, 0]
-
-
-def _neighbours(estimate: Estimate, g: int) -> list[Pair]:
-    pairs = {
-        (min(a, b), max(a, b)) for a, b in estimate.tables.flows.between if g in (a, b) and a != b
-    }
-    return sorted(pairs)

@@ -54,6 +54,7 @@ from graphwright.plans.sharding import (
     local_bytes,
     parse_placement,
     replicated,
+    shared_sharding,
 )
 from graphwright.plans.strategy import (
     Along,

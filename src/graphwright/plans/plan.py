@@ -37,6 +37,7 @@ from graphwright.ir import (
     UNMERGED,
     Graph,
     PassRecord,
+    TensorType,
     passes_from_json,
     passes_to_json,
     read_whole,
@@ -167,7 +168,8 @@ def check_plan(plan: Plan, graph: Graph) -> None:
             "plan again"
         )
     cluster = plan.cluster
-    names = {node.name for node in graph.nodes}
+    names = {node.outputs[0] for node in graph.nodes}
+    checked: set[Strategy] = set()
     axes = whole_mesh(cluster).shape
     for name, strategy in plan.strategies.items():
         if name not in names:
@@ -177,17 +179,25 @@ def check_plan(plan: Plan, graph: Graph) -> None:
             )
         if not isinstance(strategy, Strategy):
             raise InvalidStrategy(f"{name}: {strategy!r} is no strategy")
+        if strategy in checked:
+            continue
+        checked.add(strategy)
         check_strategy(strategy, cluster, name)
         if strategy.mesh is None and len(strategy.choices) != len(axes):
             raise InvalidStrategy(
                 f"{name}: {len(strategy.choices)} choices ({strategy}), but {cluster.name} has "
                 f"{len(axes)} axes: {axes}"
             )
+    given = frozenset(graph.inputs)
+    homes: set[tuple[Sharding, TensorType]] = set()
     for name, sharding in plan.inputs.items():
         if not isinstance(sharding, Sharding):
             raise InvalidStrategy(f"{name}: {sharding!r} is no sharding")
-        if name not in graph.inputs:
+        if name not in given:
             raise PlanMismatch(f"the plan places {name!r}, which is not an input of the graph")
+        if (sharding, graph.tensors[name].type) in homes:
+            continue
+        homes.add((sharding, graph.tensors[name].type))
         _check_devices(sharding.mesh, cluster, name)
         check_sharding(sharding, graph.tensors[name].type, name)
         if sharding.is_partial:
@@ -209,7 +219,7 @@ def check_keep(name: str, kept: object, graph: Graph) -> None:
         raise InvalidStrategy(
             f"keep of {name}: {kept!r} is none of 'before' and 'after'; leave it out to keep both"
         )
-    if kept == "after" and name in graph.inputs:
+    if kept == "after" and graph.producer(name) is None:
         raise InvalidStrategy(
             f"keep of {name}: it lives between steps, so what it is before it is moved is always "
             "kept; 'before' drops the moved copies"

@@ -103,6 +103,17 @@ class Sharding:
     def __hash__(self) -> int:
         return self._hash
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Sharding):
+            return NotImplemented
+        return (
+            self.placements == other.placements
+            and self.pieces == other.pieces
+            and self.mesh == other.mesh
+        )
+
     def axes_of(self, dim: int) -> tuple[int, ...]:
         """The axes along which `dim` is split, outermost first."""
         return self._axes.get(dim, ())
@@ -121,9 +132,17 @@ class Sharding:
         return f"[{' '.join(map(str, self.placements))}]{halo}"
 
 
+@lru_cache(maxsize=65536)
+def shared_sharding(
+    mesh: Mesh, placements: tuple[Placement, ...], pieces: tuple[tuple[int, Pieces], ...] = ()
+) -> Sharding:
+    """One object for all shardings that are equal, which are then quickly compared."""
+    return Sharding(mesh, placements, pieces)
+
+
 def replicated(mesh: Mesh) -> Sharding:
     """The whole tensor on every device of the mesh."""
-    return Sharding(mesh, (Replicated(),) * len(mesh.shape))
+    return shared_sharding(mesh, (Replicated(),) * len(mesh.shape))
 
 
 def even_cuts(size: int, ways: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ i k      half of the rows each, and of the sum
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from graphwright.errors import InvalidStrategy
 from graphwright.plans.mesh import Mesh
@@ -90,6 +91,7 @@ class Strategy:
         return f"{choices} on {', '.join(map(str, self.mesh.devices))}"
 
 
+@lru_cache(maxsize=65536)
 def on_one(device: int) -> Strategy:
     """The whole operator on one device."""
     return Strategy((), Mesh((device,), ()))

@@ -90,7 +90,7 @@ class Simulator:
 
     def run(self, plan: Plan) -> Timeline:
         """The timeline of one step, device by device."""
-        return self._run(plan, self.templates)
+        return self._run(plan, Expansion(self.facts, plan, self.costs, self.templates))
 
     def figures(self, plan: Plan, estimate: tuple[float, float] | None = None) -> Figures:
         """The figures of one step; devices that do the same are timed once.
@@ -100,13 +100,15 @@ class Simulator:
         """
         meshes = (plan.strategy(node.name).mesh for node in self.facts.graph.nodes)
         parts = sum(plan.cluster.num_devices if m is None else len(m.devices) for m in meshes)
+        expansion = Expansion(self.facts, plan, self.costs, self.templates)
         for templates in self.nearly if parts > MOST_PARTS else self.symmetric:
+            expansion.cache = templates
             with suppress(NotSymmetric):
-                return figures(self._run(plan, templates), estimate)
-        return figures(self.run(plan), estimate)
+                return figures(self._run(plan, expansion), estimate)
+        expansion.cache = self.templates
+        return figures(self._run(plan, expansion), estimate)
 
-    def _run(self, plan: Plan, templates: Templates) -> Timeline:
-        expansion = Expansion(self.facts, plan, self.costs, templates)
+    def _run(self, plan: Plan, expansion: Expansion) -> Timeline:
         tasks = assemble(expansion)
         times = schedule(tasks)
         return Timeline(
@@ -143,13 +145,19 @@ def _on_cluster(
 def _repeated(expansion: Expansion, plan: Plan) -> float:
     """The share of all computing that other devices do as well."""
     total = repeated = 0.0
-    for i, node in enumerate(expansion.facts.graph.nodes):
-        spent = float(expansion.duration(i).sum())
-        choices = plan.strategy(node.name).choices
-        shape = expansion.placed[i].mesh.shape
-        copies = prod(n for n, c in zip(shape, choices, strict=True) if not isinstance(c, Along))
-        total += spent
-        repeated += spent * (1 - 1 / copies)
+    known: dict[tuple[int, Strategy], tuple[float, float]] = {}
+    facts = expansion.facts
+    for i, (node, call) in enumerate(zip(facts.graph.nodes, facts.call, strict=True)):
+        strategy = plan.strategy(node.name)
+        times = known.get((call, strategy))
+        if times is None:
+            spent, shape = float(expansion.duration(i).sum()), expansion.placed[i].mesh.shape
+            alike = (
+                n for n, c in zip(shape, strategy.choices, strict=True) if not isinstance(c, Along)
+            )
+            times = known[call, strategy] = spent, spent * (1 - 1 / prod(alike))
+        total += times[0]
+        repeated += times[1]
     return repeated / total if total else 0.0
 
 

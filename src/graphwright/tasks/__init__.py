@@ -19,7 +19,7 @@ from graphwright.tasks.blocks import (
 from graphwright.tasks.compiled import compilations_told, compiled, inlined, unowned
 from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic
 from graphwright.tasks.expansion import Copy, Expansion, place_all, place_node, resting
-from graphwright.tasks.graph_facts import GraphFacts
+from graphwright.tasks.graph_facts import GraphFacts, facts_of
 from graphwright.tasks.movement import Movement, Tasks
 from graphwright.tasks.placing import Placed, place
 from graphwright.tasks.resharding import (

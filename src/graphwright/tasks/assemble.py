@@ -2,12 +2,10 @@
 
 A block has tasks from 0 on and says what they wait for in other blocks; here they get their numbers
 in the whole, what joins them becomes edges, and what they make, use and free becomes values.
+Equal calls share a template, so nothing is copied before the end, and then by NumPy at once.
 """
 
 from __future__ import annotations
-
-from collections import defaultdict
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +14,10 @@ from graphwright.plans import TaskGraph
 from graphwright.tasks.blocks import Block, Blocks, MemoryLayout, PairList, blocks, join_arrays
 from graphwright.tasks.compiled import compiled
 from graphwright.tasks.expansion import Expansion
+from graphwright.tasks.movement import Tasks
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 
 def assemble(expansion: Expansion) -> TaskGraph:
@@ -37,63 +37,64 @@ class _Layout:
     def __init__(self, all_blocks: Blocks) -> None:
         self.blocks = all_blocks
         self.memory = MemoryLayout(all_blocks.x)
-        self.columns: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
+        self.templates: dict[Tasks, int] = {}
+        self.added: list[tuple[int, int, int]] = []  # number of the template, key, node or label
         self.edges = PairList()
         self.labels: list[str] = []
         self.num_tasks = 0
 
     def add(self, block: Block) -> None:
         """Lay out a block behind the others."""
-        name, tasks, first = block.name, block.tasks, self.num_tasks
-        self.memory.first[name] = first
+        name, tasks, first, firsts = block.name, block.tasks, self.num_tasks, self.memory.first
+        firsts[name] = first
         self.num_tasks += tasks.num_tasks
-        self._add_columns(block)
-        for before, theirs, own in self.blocks.joins(block):
-            self.edges.add(self.memory.first[before] + theirs, first + own)
-        sources, targets = block.edges
-        if len(sources):
-            self.edges.add(first + sources, first + targets)
-        block.hold(self.memory)
-
-    def _add_columns(self, block: Block) -> None:
-        tasks, label, count = block.tasks, block.label, block.tasks.num_tasks
-        number = block.name if isinstance(block.name, int) else len(self.labels)
-        if label is not None and count:
+        template = self.templates.setdefault(tasks, len(self.templates))
+        number = name if isinstance(name, int) else len(self.labels)
+        self.added.append((template, block.key, number))
+        label = block.label
+        if label is not None and tasks.num_tasks:
             self.labels.append(label)
-        c = self.columns
-        c["key"].append(np.arange(block.key, block.key + count, dtype=np.int64))
-        c["node"].append(np.full(count, number, np.int32))
-        c["kind"].append(tasks.kind)
-        c["duration"].append(tasks.duration)
-        c["device"].append(tasks.device)
-        c["nbytes"].append(tasks.nbytes)
-        c["counts"].append(np.diff(tasks.resource_ptr))
-        c["resource"].append(tasks.resource)
-        c["load"].append(tasks.load)
+        for before, theirs, own in self.blocks.joins(block):
+            self.edges.add(theirs, own, firsts[before], first)
+        self.edges.add(*block.edges, first, first)
+        block.hold(self.memory)
 
     def finish(self) -> TaskGraph:
         """The task graph of all blocks."""
-        c = self.columns
         pointers, successors, indegree = compressed_rows(*self.edges.arrays(), self.num_tasks)
-        counts = join_arrays(c["counts"], np.int64)
+        template, key, node = np.array(self.added, np.int64).reshape(-1, 3).T
+        each = list(self.templates)
+        counts = np.array([tasks.num_tasks for tasks in each], np.int64)[template]
+        at, within = _gather([tasks.num_tasks for tasks in each], template)
+        occupied = join_arrays([np.diff(tasks.resource_ptr) for tasks in each], np.int64)[at]
+        at_resource, _ = _gather([len(tasks.resource) for tasks in each], template)
         return TaskGraph(
-            duration=join_arrays(c["duration"], np.int64),
-            key=join_arrays(c["key"], np.int64),
-            kind=join_arrays(c["kind"], np.uint8),
-            node=join_arrays(c["node"], np.int32),
-            device=join_arrays(c["device"], np.int32),
-            nbytes=join_arrays(c["nbytes"], np.int64),
+            duration=join_arrays([tasks.duration for tasks in each], np.int64)[at],
+            key=np.repeat(key, counts) + within,
+            kind=join_arrays([tasks.kind for tasks in each], np.uint8)[at],
+            node=np.repeat(node.astype(np.int32), counts),
+            device=join_arrays([tasks.device for tasks in each], np.int32)[at],
+            nbytes=join_arrays([tasks.nbytes for tasks in each], np.int64)[at],
             succ_ptr=pointers,
             succ=successors,
             indegree=indegree,
-            resource_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            resource=join_arrays(c["resource"], np.int32),
-            load=join_arrays(c["load"], np.int64),
+            resource_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(occupied)]),
+            resource=join_arrays([tasks.resource for tasks in each], np.int32)[at_resource],
+            load=join_arrays([tasks.load for tasks in each], np.int64)[at_resource],
             values=self.memory.finish(self.num_tasks),
             labels=tuple(self.labels),
             resource_names=self.blocks.x.cache.resource_names,
             num_devices=self.blocks.x.cache.num_devices,
         )
+
+
+def _gather(sizes: list[int], chosen: Longs) -> tuple[Longs, Longs]:
+    """Where the entries of some templates, one after the other, are among those of all of them;
+    and the number of each in its own."""
+    count = np.array(sizes, np.int64)
+    counts = count[chosen]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat((np.cumsum(count) - count)[chosen], counts) + within, within
 
 
 @compiled

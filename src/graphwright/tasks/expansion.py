@@ -44,6 +44,7 @@ from graphwright.plans import (
     check_plan,
     check_strategy,
     replicated,
+    shared_sharding,
     whole_mesh,
 )
 from graphwright.tasks.costs import Costs
@@ -78,8 +79,20 @@ class Expansion:
         self.reused: frozenset[str] = frozenset()
         self._reuses: dict[str, _Reuse] = {}
         self.cache = Templates(self.cluster, costs) if cache is None else cache
-        self.placed = [self.place(node, plan.strategy(node.name)) for node in facts.graph.nodes]
+        self.placed = self._place_all(plan)
         self.keep_copies(plan.keep)
+
+    def _place_all(self, plan: Plan) -> list[Placed]:
+        """Every node by its strategy; equal calls under equal strategies are placed once."""
+        known: dict[tuple[int, Strategy], Placed] = {}
+        all_placed: list[Placed] = []
+        for node, call in zip(self.facts.graph.nodes, self.facts.call, strict=True):
+            strategy = plan.strategy(node.name)
+            placed = known.get((call, strategy))
+            if placed is None:
+                placed = known[call, strategy] = self.place(node, strategy)
+            all_placed.append(placed)
+        return all_placed
 
     def exchange(self, node: int, placed: Placed) -> None:
         """Give a node another place."""
@@ -126,11 +139,11 @@ class Expansion:
         """
         needs: dict[tuple[Sharding, int], int | None] = {}
         again: dict[Sharding, int] = {}
-        facts = self.facts
+        facts, reused = self.facts, name in self.reused
         for reader, arg in facts.readers[name]:
             needed = self.placed[reader].inputs[arg]
             assert needed is not None
-            if name not in self.reused:
+            if not reused:
                 needs.setdefault((needed, 0), reader)
                 continue
             copy, first = self.reading(name, needed, reader), [reader]
@@ -280,4 +293,4 @@ def place_all(graph: Graph, plan: Plan) -> list[Placed]:
 def resting(needed: Sharding) -> Sharding:
     """Where an input that is needed so lives: cut evenly, without halos, and no terms."""
     placements = tuple(Replicated() if isinstance(p, Partial) else p for p in needed.placements)
-    return Sharding(needed.mesh, placements)
+    return shared_sharding(needed.mesh, placements)

@@ -1,8 +1,10 @@
 """Facts of a graph that hold whatever the plan, worked out once.
 
+call                   a number that nodes with equal operators, attributes and types share
 producer, readers      who makes a tensor, who reads it
 is_view, root, family  what lies in the memory of what
 replaces, writer       which input a tensor is the new value of, and who writes it
+category               what a tensor's memory counts as
 late, pacemaker        which nodes are behind the forward pass; after whom inputs are fetched
 turns                  who waits for whom without reading anything from it
 """
@@ -38,6 +40,11 @@ class GraphFacts:
         self.attrs = [
             n.attrs if isinstance(n.attrs, Attrs) else Attrs(n.attrs) for n in graph.nodes
         ]
+        calls: dict[tuple[str, Attrs, Types], int] = {}
+        self.call = [
+            calls.setdefault((node.op, a, t), len(calls))
+            for node, a, t in zip(graph.nodes, self.attrs, self.types, strict=True)
+        ]
         self.producer: dict[str, tuple[int, int]] = {}
         self.readers: dict[str, list[tuple[int, int]]] = {name: [] for name in graph.tensors}
         for i, node in enumerate(graph.nodes):
@@ -61,6 +68,7 @@ class GraphFacts:
         self.root, self.family = self._families()
         self.order = self._orders()
         self._computing = self._computing_before()
+        self.category = {name: self._category(name) for name in graph.tensors}
         self.results = frozenset(graph.outputs) - self.replaces.keys()
         self.turns = self._turns()
         self._gathered = {
@@ -150,7 +158,7 @@ class GraphFacts:
                 turns.setdefault(writer, []).extend(dict.fromkeys(earlier))
         return {after: tuple(befores) for after, befores in turns.items()}
 
-    def category(self, name: str) -> int:
+    def _category(self, name: str) -> int:
         """The category of a tensor's memory, as a number of CATEGORIES."""
         tensor = self.graph.tensors[name]
         if tensor.role is Role.GRADIENT and tensor.of is not None:
@@ -251,6 +259,11 @@ class GraphFacts:
             if makers:
                 break
         return last
+
+
+def facts_of(graph: Graph | GraphFacts) -> GraphFacts:
+    """The facts of a graph, or those that are given."""
+    return graph if isinstance(graph, GraphFacts) else GraphFacts(graph)
 
 
 @lru_cache(maxsize=65536)

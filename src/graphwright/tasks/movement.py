@@ -13,7 +13,7 @@ transfer is under way (`staging`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -79,6 +79,24 @@ class Movement(Tasks):
     source_uses: tuple[Ints, Ints]
     result: Ints
     result_place: Ints
+    _works_on: tuple[Ints, Ints] | None = field(default=None, init=False, repr=False)
+
+    def reads_from(self) -> tuple[Ints, Ints]:
+        """(device, task that reads what is there)."""
+        return self.source_device[self.reads[0]], self.reads[1]
+
+    def works_on(self) -> tuple[Ints, Ints]:
+        """(device, task that reads or writes there), worked out once."""
+        if self._works_on is not None:
+            return self._works_on
+        read, tasks = self.reads_from()
+        devices = np.concatenate([read, self.target_device[self.gives[0]]])
+        tasks = np.concatenate([tasks, self.gives[1]])
+        each = np.unique(devices.astype(np.int64) * (self.num_tasks + 1) + tasks)
+        devices, tasks = np.divmod(each, self.num_tasks + 1)
+        pairs = devices.astype(np.int32), tasks.astype(np.int32)
+        object.__setattr__(self, "_works_on", pairs)
+        return pairs
 
 
 MAX_SECONDS = 1e4
@@ -213,7 +231,7 @@ class _Layout:
         inside = tasks != EXTERNAL
         self.pairs["edges"].append((tasks[inside], waiting[inside]))
         devices = readers[0]
-        from_outside = np.isin(devices, self.ready[0][self.ready[1] == EXTERNAL])
+        from_outside = self._among(devices, self.ready[0][self.ready[1] == EXTERNAL])
         self.pairs["reads"].append((devices[from_outside], readers[1][from_outside]))
         held = self.holds[devices]
         buffered = held != EXTERNAL
@@ -222,6 +240,12 @@ class _Layout:
         self._settle(priced, givers)
         for number, transfer in zip(numbers, made, strict=True):
             self._stage(number, transfer)
+
+    def _among(self, devices: Ints, some: Ints) -> NDArray[np.bool_]:
+        """Which devices are among some."""
+        there = np.zeros(self.size, np.bool_)
+        there[some] = True
+        return there[devices]
 
     def _stage(self, task: int, transfer: Transfer) -> None:
         """Memory for copies while a task goes on."""
@@ -235,7 +259,7 @@ class _Layout:
     def _settle(self, priced: PricedHop, givers: tuple[Ints, Ints]) -> None:
         """After the hop: who waits for what, and where each copy is."""
         devices, tasks = self.ready
-        still = np.isin(devices, priced.keeps)
+        still = self._among(devices, priced.keeps)
         self.ready = (
             np.concatenate([devices[still], givers[0]]),
             np.concatenate([tasks[still], givers[1]]),
@@ -245,7 +269,7 @@ class _Layout:
             return
         mesh = device_array(hop.target.mesh)
         sizes = local_bytes(hop.target, self.type)
-        receives = np.isin(mesh, givers[0])
+        receives = self._among(mesh, givers[0])
         made = mesh[receives]
         numbers = np.arange(self.num_buffers, self.num_buffers + len(made), dtype=np.int32)
         self.holds[made] = numbers

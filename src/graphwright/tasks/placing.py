@@ -45,6 +45,7 @@ from graphwright.plans import (
     Strategy,
     even_pieces,
     part_numbers,
+    shared_sharding,
 )
 
 
@@ -141,7 +142,7 @@ def _needed(
         if dims:
             _split(placements, pieces, axes, dims[0], shape, tiling, way, regions)
             taken.add(dims[0])
-    return Sharding(mesh, tuple(placements), tuple(sorted(pieces)))
+    return shared_sharding(mesh, tuple(placements), tuple(sorted(pieces)))
 
 
 def _made(
@@ -166,7 +167,7 @@ def _made(
                     placements[axis] = Partial(reducer)
             case _:
                 pass
-    return Sharding(mesh, tuple(placements), tuple(sorted(pieces)))
+    return shared_sharding(mesh, tuple(placements), tuple(sorted(pieces)))
 
 
 def _split(

@@ -60,6 +60,7 @@ class SymmetricTemplates(Templates):
         _, first = np.unique(self.resource_class, return_index=True)
         self.num_devices = period
         self.resource_names = tuple(cluster.resources[i] for i in first)
+        self._devices = np.arange(period, dtype=np.int32)
         self._whole = Templates(cluster, costs)
         self._places: dict[Mesh, Ints] = {}
         self._sizes: dict[tuple[Sharding, TensorType], NDArray[np.int64]] = {}
@@ -67,7 +68,7 @@ class SymmetricTemplates(Templates):
 
     def devices(self, mesh: Mesh) -> Ints:
         self._places_of(mesh)
-        return np.arange(self.num_devices, dtype=np.int32)
+        return self._devices
 
     def common_places(self, first: Mesh, second: Mesh) -> tuple[Ints, Ints]:
         return self.devices(first), self.devices(second)

@@ -38,7 +38,7 @@ from graphwright.partition.space import (
     find_group_choices,
     to_sharding,
 )
-from graphwright.plans import Kept, Plan, make_plan, whole_mesh
+from graphwright.plans import Kept, Plan, Strategy, make_plan, whole_mesh
 from graphwright.tasks import Costs
 
 Ints = NDArray[np.int64]
@@ -140,11 +140,14 @@ class Estimate:
         """The plan of an assignment: a strategy for every node, a home for what is kept."""
         facts, mesh = self.coarse.facts, whole_mesh(self.cluster)
         strategies, inputs = {}, {}
+        known: dict[tuple[Configurations, int], tuple[Strategy, ...]] = {}
         for g, group in enumerate(self.coarse.groups):
             c = int(assignment.choices[g])
             configurations = self.configurations[g]
-            for slot, nodes in enumerate(group.slots):
-                strategy = configurations.strategy(c, slot)
+            chosen = known.get((configurations, c))
+            if chosen is None:
+                chosen = known[configurations, c] = configurations.strategies(c)
+            for strategy, nodes in zip(chosen, group.slots, strict=True):
                 for node in nodes:
                     strategies[facts.graph.nodes[node].name] = strategy
             if group.weight is Weight.UPDATE:

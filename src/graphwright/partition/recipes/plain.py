@@ -27,7 +27,7 @@ from graphwright.plans import (
     on_one,
     whole_mesh,
 )
-from graphwright.tasks import GraphFacts, place
+from graphwright.tasks import GraphFacts, facts_of, place
 
 
 def replicate(graph: Graph, cluster: Cluster | str) -> Plan:
@@ -36,12 +36,13 @@ def replicate(graph: Graph, cluster: Cluster | str) -> Plan:
 
 
 def data_parallel(
-    graph: Graph, cluster: Cluster | str, batch_dim: int | Mapping[str, int] = 0
+    graph: Graph | GraphFacts, cluster: Cluster | str, batch_dim: int | Mapping[str, int] = 0
 ) -> Plan:
     """Every operator is split over the samples; what has none is computed by all, on terms for as
     long as it is linear in them."""
     cluster = find_cluster(cluster)
-    facts, mesh = GraphFacts(graph), whole_mesh(cluster)
+    facts, mesh = facts_of(graph), whole_mesh(cluster)
+    graph = facts.graph
     samples = sample_dims(graph, batch_dim)
     used = _axes_for(_num_samples(graph, batch_dim), mesh.shape)
     made: dict[str, Sharding] = {}
@@ -123,11 +124,12 @@ def _keep_terms(
     return Strategy(tuple(choices))
 
 
-def layers(graph: Graph, cluster: Cluster | str) -> Plan:
+def layers(graph: Graph | GraphFacts, cluster: Cluster | str) -> Plan:
     """Consecutive forward nodes on consecutive devices, in equal shares of the arithmetic; the rest
     follows its forward node."""
     cluster = find_cluster(cluster)
-    facts = GraphFacts(graph)
+    facts = facts_of(graph)
+    graph = facts.graph
     forward = [i for i, node in enumerate(graph.nodes) if node.phase is Phase.FORWARD]
     arithmetic = {
         i: 1 + cost(graph.nodes[i].op, facts.attrs[i], facts.types[i]).operations for i in forward

@@ -28,7 +28,7 @@ from enum import StrEnum
 
 from graphwright.describe import Combine, Cost, cost, properties, splits
 from graphwright.ir import CONSTANT_OP, Graph, Node, Phase, Role
-from graphwright.tasks import GraphFacts
+from graphwright.tasks import GraphFacts, facts_of
 
 _INTENSITY = 16
 """Operations for each element read or written from which on an operator counts as heavy, whatever
@@ -79,7 +79,7 @@ def coarsen(
     graph: Graph | GraphFacts, *, merge_steps: bool = True, merge_siblings: bool = True
 ) -> Coarse:
     """Group the nodes of a graph."""
-    facts = graph if isinstance(graph, GraphFacts) else GraphFacts(graph)
+    facts = facts_of(graph)
     return _Coarsening(facts, merge_steps, merge_siblings).run()
 
 

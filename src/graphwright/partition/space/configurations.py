@@ -28,7 +28,7 @@ from graphwright.partition.space.coarsen import Coarse, Group, Weight
 from graphwright.partition.space.group_choices import GroupChoices, typical
 from graphwright.partition.space.options import Codes, Options, can_tile, options
 from graphwright.partition.space.strategies import Space
-from graphwright.plans import Along, Choice, Plan, Strategy
+from graphwright.plans import Along, Plan, Strategy
 from graphwright.tasks import GraphFacts
 
 _ORDER = {Soap.SAMPLE: 0, Soap.ATTRIBUTE: 1, Soap.PARAMETER: 2}
@@ -67,8 +67,12 @@ class Configurations:
 
     def strategy(self, configuration: int, slot: int) -> Strategy:
         """What a configuration says for a slot."""
-        choices = self.options[slot].choices
-        return _strategy(tuple(choices[o] for o in self.choice[configuration, slot].tolist()))
+        return self.options[slot].strategy(tuple(self.choice[configuration, slot].tolist()))
+
+    def strategies(self, configuration: int) -> tuple[Strategy, ...]:
+        """What a configuration says for every slot."""
+        rows = self.choice[configuration].tolist()
+        return tuple(own.strategy(tuple(row)) for own, row in zip(self.options, rows, strict=True))
 
     def only(self, kept: NDArray[np.int64]) -> Configurations:
         """Some of the configurations."""
@@ -194,12 +198,6 @@ def add_plans(
 def _numbers(known: Configurations) -> dict[bytes, int]:
     """The number of each configuration; groups that are alike share theirs."""
     return {_row(c, r): k for k, (c, r) in enumerate(zip(known.choice, known.rest, strict=True))}
-
-
-@lru_cache(maxsize=65536)
-def _strategy(choices: tuple[Choice, ...]) -> Strategy:
-    """One object for equal strategies: layers are split alike."""
-    return Strategy(choices)
 
 
 def _row(choice: NDArray[np.int16], rest: Codes) -> bytes:
@@ -347,10 +345,10 @@ def _from_plan(
         strategy = plan.strategy(nodes[typical(members)].name)
         if strategy.mesh is not None:
             return None
-        numbers = [every.options[slot].number(c) for c in strategy.choices]
-        if None in numbers:
+        numbers = every.options[slot].numbers(strategy)
+        if numbers is None:
             return None
-        choice[slot] = np.array(numbers, dtype=np.int16)
+        choice[slot] = numbers
     rest = np.full((every.rest.shape[1], axes), -1, dtype=np.int8)
     for r, name in enumerate(group.inputs[: len(rest)]):
         layout = _resident(coarse, group, every, choice, plan, name)
@@ -388,5 +386,5 @@ def _resident(
 def _needed(coarse: Coarse, reader: int, arg: int, strategy: Strategy) -> Codes | None:
     facts = coarse.facts
     own = options(facts.graph.nodes[reader].op, facts.attrs[reader], facts.types[reader])
-    numbers = [own.number(c) for c in strategy.choices]
-    return None if None in numbers else own.need[np.array(numbers, dtype=np.int64), arg]
+    numbers = own.numbers(strategy)
+    return None if numbers is None else own.need[np.array(numbers, dtype=np.int64), arg]

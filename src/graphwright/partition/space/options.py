@@ -36,6 +36,8 @@ from graphwright.plans import (
     Replicated,
     Sharding,
     Split,
+    Strategy,
+    shared_sharding,
 )
 
 REPLICATED = -1
@@ -61,12 +63,25 @@ class Options:
     reduces: tuple[bool, ...]
     clashes: frozenset[tuple[int, int]]
 
-    def number(self, choice: Choice) -> int | None:
-        """The number of a choice, None if the call does not have it."""
-        try:
-            return self.choices.index(choice)
-        except ValueError:
-            return None
+    def numbers(self, strategy: Strategy) -> tuple[int, ...] | None:
+        """The numbers of a strategy's choices, None if the call does not have all of them."""
+        return _numbers(self, strategy)
+
+    def strategy(self, numbers: tuple[int, ...]) -> Strategy:
+        """The strategy with these choices: one object for equal ones, as layers are split alike."""
+        return _strategy(tuple(self.choices[number] for number in numbers))
+
+
+@lru_cache(maxsize=65536)
+def _numbers(options: Options, strategy: Strategy) -> tuple[int, ...] | None:
+    if not set(strategy.choices) <= set(options.choices):
+        return None
+    return tuple(map(options.choices.index, strategy.choices))
+
+
+@lru_cache(maxsize=65536)
+def _strategy(choices: tuple[Choice, ...]) -> Strategy:
+    return Strategy(choices)
 
 
 @lru_cache(maxsize=65536)
@@ -156,8 +171,13 @@ def distinct_rows(layouts: Codes) -> tuple[Codes, NDArray[np.int64]]:
 
 def to_sharding(layout: Codes, mesh: Mesh) -> Sharding:
     """A row of layouts as a sharding of even parts."""
+    return _sharding(tuple(layout.tolist()), mesh)
+
+
+@lru_cache(maxsize=65536)
+def _sharding(codes: tuple[int, ...], mesh: Mesh) -> Sharding:
     placements: list[Placement] = []
-    for code in layout.tolist():
+    for code in codes:
         match code:
             case -1:
                 placements.append(Replicated())
@@ -165,7 +185,7 @@ def to_sharding(layout: Codes, mesh: Mesh) -> Sharding:
                 placements.append(Partial("sum"))
             case dim:
                 placements.append(Split(dim))
-    return Sharding(mesh, tuple(placements))
+    return shared_sharding(mesh, tuple(placements))
 
 
 def num_parts(choices: Sequence[Choice], sizes: Sequence[int]) -> Ways:

@@ -56,9 +56,9 @@ def explain_plan(graph: Graph, plan: Plan, costs: Costs | None = None) -> Explan
     graph = graph_of_plan(graph, plan)
     check_plan(plan, graph)
     costs = CostModel() if costs is None else costs
-    if plan.figures is None:
-        plan = evaluate(graph, plan, costs)
     coarse = coarsen(graph)
+    if plan.figures is None:
+        plan = evaluate(coarse.facts, plan, costs)
     expansion = Expansion(coarse.facts, plan, costs)
     notes = []
     reasons: Sequence[Reason] | None = None

@@ -19,7 +19,7 @@ import numpy as np
 from graphwright.ir import TensorType, format_bytes
 from graphwright.machine import PICOSECONDS
 from graphwright.partition import Coarse, Group, Reason, Weight, typical
-from graphwright.plans import Plan, Sharding, format_seconds, local_bytes, transfers
+from graphwright.plans import Plan, Sharding, device_array, format_seconds, local_bytes, transfers
 from graphwright.report.explain.split_words import Words
 from graphwright.tasks import Copy, Expansion, Movement, find_moves
 
@@ -132,7 +132,7 @@ class Lines:
         """Seconds of the busiest device."""
         busy = np.zeros(self.plan.cluster.num_devices)
         for n in group.nodes:
-            busy[list(self.expansion.placed[n].mesh.devices)] += self.expansion.duration(n)
+            busy[device_array(self.expansion.placed[n].mesh)] += self.expansion.duration(n)
         return float(busy.max(initial=0.0)) / PICOSECONDS
 
     def _residents(self, group: Group) -> int:

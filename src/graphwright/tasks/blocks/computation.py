@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from graphwright.tasks.blocks.block import (
     NO_PAIRS,
     Block,
     BlockName,
-    Ints,
     Pairs,
     every_place,
     first_key,
@@ -28,6 +28,7 @@ class Computation:
     """The parts of a node; `arguments` are the copies that they read, None where there is none."""
 
     node: int
+    key: int
     placed: Placed
     tasks: Tasks
     arguments: tuple[Copy | None, ...]
@@ -37,10 +38,6 @@ class Computation:
     @property
     def name(self) -> int:
         return self.node
-
-    @property
-    def key(self) -> int:
-        return first_key(node_position(self.node), 0)
 
     @property
     def label(self) -> None:
@@ -69,36 +66,28 @@ class Computation:
         return None
 
     def hold(self, memory: MemoryLayout) -> None:
-        facts, i = memory.x.facts, self.node
-        tasks = memory.first[i] + every_place(self.tasks.num_tasks)[1]
-        operands: list[Ints] = []
-        for argument, copy in enumerate(self.arguments):
-            if copy is None:
-                continue
-            values = memory.values_of[copy]
-            if not facts.is_view[i]:
-                memory.use(values, tasks)
-            if facts.writes_over[i] and _fits(self.placed, argument):
-                operands.append(values)
-        for output, name in enumerate(facts.graph.nodes[i].outputs):
-            copy = Copy(name, self.placed.outputs[output], 0)
-            values = memory.values_of[copy] = self._output(memory, copy, tasks)
-            for operand in operands:  # where memory is made that the operand could be instead
-                real = (operand != NO_VALUE) & (values != NO_VALUE)
-                memory.over.add(operand[real], tasks[real])
-
-    def _output(self, memory: MemoryLayout, made: Copy, tasks: Ints) -> Ints:
-        """Where an output lies: a view where its input does, a new value where the old one does."""
-        facts = memory.x.facts
-        if made.tensor in facts.replaces and self._is_in_place(memory.x, made):
-            return np.full(len(tasks), NO_VALUE, np.int32)
-        if facts.is_view[self.node]:
-            shown = self.arguments[facts.viewed(self.node)[1]]
-            assert shown is not None
-            return memory.values_of[shown]
-        values = memory.make(made.tensor, made.sharding)
-        memory.born.add(values, tasks)
-        return values
+        facts, i, first = memory.x.facts, self.node, memory.first[self.node]
+        places, values_of = every_place(self.tasks.num_tasks)[1], memory.values_of
+        if not facts.is_view[i]:
+            for copy in self.arguments:
+                if copy is not None:
+                    memory.used.add(values_of[copy], places, 0, first)
+        for name, sharding in zip(facts.graph.nodes[i].outputs, self.placed.outputs, strict=True):
+            copy = Copy(name, sharding, 0)
+            if name in facts.replaces and self._is_in_place(memory.x, copy):
+                values_of[copy] = np.full(len(places), NO_VALUE, np.int32)
+            elif facts.is_view[i]:
+                shown = self.arguments[facts.viewed(i)[1]]
+                assert shown is not None
+                values_of[copy] = values_of[shown]
+            else:
+                values = values_of[copy] = memory.make(name, sharding)
+                memory.born.add(values, places, 0, first)
+                if facts.writes_over[i]:  # the operand's memory could be the output's instead
+                    for argument in _of_equal_types(self.placed):
+                        operand = self.arguments[argument]
+                        assert operand is not None
+                        memory.over.add(values_of[operand], places, 0, first)
 
     def _is_in_place(self, x: Expansion, made: Copy) -> bool:
         """Whether a new value can be written over the old one.
@@ -124,8 +113,7 @@ def make_computation(
     facts, placed = x.facts, x.placed[node]
     arguments: list[Copy | None] = []
     after: list[BlockName] = []
-    names = facts.graph.nodes[node].inputs
-    for name, needed in zip(names, placed.inputs, strict=True):
+    for name, needed in zip(facts.graph.nodes[node].inputs, placed.inputs, strict=True):
         if name is None:
             arguments.append(None)
             continue
@@ -135,14 +123,16 @@ def make_computation(
         if copy.tensor != name:
             after.append(facts.producer[name][0])
     after += facts.turns.get(node, ())
-    own_key = first_key(node_position(node), 0)
+    key = first_key(node_position(node), 0)
     for new in facts.graph.nodes[node].outputs:
-        for alias in (a for old in facts.replaces.get(new, ()) for a in facts.family[old]):
-            after += [block.name for block in blocks_of(alias) if block.key < own_key]
+        if new in facts.replaces:
+            for alias in (a for old in facts.replaces[new] for a in facts.family[old]):
+                after += [block.name for block in blocks_of(alias) if block.key < key]
     tasks = x.tasks(node)
     places = every_place(tasks.num_tasks)
     return Computation(
         node=node,
+        key=key,
         placed=placed,
         tasks=tasks,
         arguments=tuple(arguments),
@@ -151,6 +141,11 @@ def make_computation(
     )
 
 
-def _fits(placed: Placed, argument: int) -> bool:
-    """Whether the output of each part has the type of one of its inputs."""
-    return all(c.types.inputs[argument] == c.types.outputs[0] for c in placed.classes)
+@lru_cache(maxsize=65536)
+def _of_equal_types(placed: Placed) -> tuple[int, ...]:
+    """The arguments that have, in each part, the type of the output."""
+    return tuple(
+        argument
+        for argument in range(len(placed.inputs))
+        if all(c.types.inputs[argument] == c.types.outputs[0] for c in placed.classes)
+    )

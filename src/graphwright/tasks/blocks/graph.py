@@ -16,8 +16,16 @@ change, and `lower` orders them and turns them into programs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 
-from graphwright.tasks.blocks.block import Block, BlockName, Ints, Pairs, join_places
+from graphwright.tasks.blocks.block import (
+    Block,
+    BlockName,
+    Ints,
+    Pairs,
+    every_place,
+    join_places,
+)
 from graphwright.tasks.blocks.computation import Computation, make_computation
 from graphwright.tasks.blocks.move import find_moves
 from graphwright.tasks.expansion import Copy, Expansion
@@ -59,7 +67,7 @@ class Blocks:
         """All blocks in the order of their keys."""
         assert self.base is None, "merge the change first"
         moving = (block for own in self.tensors.values() for block in own.values())
-        return iter(sorted([*self.nodes.values(), *moving], key=lambda block: block.key))
+        return iter(sorted([*self.nodes.values(), *moving], key=attrgetter("key")))
 
     def __getitem__(self, name: BlockName) -> Block:
         return self.node(name) if isinstance(name, int) else self._of(name.tensor)[name]
@@ -84,26 +92,28 @@ class Blocks:
     def joins(
         self, block: Block, among: Collection[BlockName] | None = None
     ) -> Iterator[tuple[BlockName, Ints, Ints]]:
-        """(a block, its tasks, the tasks of `block` that wait for these); `among` some, or all."""
-        for copy, readers in block.reads:
-            yield from self._arrivals(copy, readers, among)
+        """(a block, its tasks, the tasks of `block` that wait for these); `among` some, or all.
+
+        Readers of a copy wait for who gives it and, where it is kept, for what it is of.
+        """
+        producer = self.x.facts.producer
+        for read, pairs in block.reads:
+            copy, readers = read, pairs
+            while (maker := self._of(copy.tensor).get(copy)) is not None:
+                if among is None or maker.name in among:
+                    yield maker.name, *join_places(maker.gives(copy), readers)
+                kept = maker.keeps(copy)
+                if kept is None:
+                    break
+                copy, (at_source, at_copy) = kept
+                readers = join_places((at_copy, at_source), readers)
+            else:  # as its node makes it, each part at its own place
+                made = producer.get(copy.tensor)
+                if made is not None and (among is None or made[0] in among):
+                    yield made[0], *readers
         for name in block.after:
             if among is None or name in among:
                 yield name, *_device_by_device(self[name], block, self.x.cache)
-
-    def _arrivals(
-        self, copy: Copy, readers: Pairs, among: Collection[BlockName] | None
-    ) -> Iterator[tuple[BlockName, Ints, Ints]]:
-        """What readers of a copy wait for: who gives it and, where it is kept, what it is of."""
-        maker = self.maker(copy)
-        if maker is None:
-            return
-        if among is None or maker.name in among:
-            yield maker.name, *join_places(maker.gives(copy), readers)
-        kept = maker.keeps(copy)
-        if kept is not None:
-            source, (at_source, at_copy) = kept
-            yield from self._arrivals(source, join_places((at_copy, at_source), readers), among)
 
     def befores(self, block: Block) -> tuple[tuple[Origin, ...], ...]:
         """For each copy that a block reads the way to it, and what the block is after."""
@@ -190,6 +200,8 @@ def _device_by_device(before: Block, after: Block, templates: Templates) -> Pair
     """(task of the one, task of the other that waits for it) for every device that both are on."""
     match before, after:
         case Computation(), Computation():
+            if before.placed.mesh is after.placed.mesh:
+                return every_place(after.tasks.num_tasks)
             return templates.common_places(before.placed.mesh, after.placed.mesh)
         case _:
             own, theirs = join_on_device(after.works_on, before.reads_from)

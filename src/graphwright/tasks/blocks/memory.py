@@ -1,16 +1,17 @@
 """The memory of a task graph while blocks are laid out one after the other.
 
     values     pieces of memory on devices; a copy has one at each of its places, or none
-    born       from when on they are there
-    used       until when they are needed: what nobody uses any more is free
-    over       tasks that could write what they make over what they read
+    born       (value, task): from when on they are there
+    used       (value, task): until when they are needed: what nobody uses any more is free
+    over       (value, task) where a task could write what it makes over what it reads
+
+In `used` and `over` NO_VALUE may stand for what a copy has at some place, and counts for nothing.
 
 Values are numbered in the order in which they are made, tasks as in the task graph.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -25,19 +26,41 @@ COMMUNICATION = CATEGORIES.index("communication")
 
 
 class PairList:
-    """Pairs of numbers, collected as arrays."""
+    """Pairs of numbers, collected as arrays that count from different numbers on."""
 
     def __init__(self) -> None:
-        self.first: list[NDArray[Any]] = []
-        self.second: list[NDArray[Any]] = []
+        self._added: list[tuple[NDArray[Any], int, NDArray[Any], int]] = []
 
-    def add(self, first: NDArray[Any], second: NDArray[Any]) -> None:
+    def add(
+        self,
+        first: NDArray[Any],
+        second: NDArray[Any],
+        first_from: int = 0,
+        second_from: int = 0,
+    ) -> None:
+        """Pairs of numbers; those of an array are counted from a number on."""
         if len(first):
-            self.first.append(first)
-            self.second.append(second)
+            self._added.append((first, first_from, second, second_from))
 
     def arrays(self) -> tuple[Ints, Ints]:
-        return join_arrays(self.first, np.int32), join_arrays(self.second, np.int32)
+        """All pairs."""
+        if not self._added:
+            return _NONE, _NONE
+        first, first_from, second, second_from = zip(*self._added, strict=True)
+        counts = np.fromiter(map(len, first), np.int64, len(first))
+        return _counted(first, first_from, counts), _counted(second, second_from, counts)
+
+
+_NONE: Ints = np.zeros(0, np.int32)
+
+
+def _counted(
+    arrays: tuple[NDArray[Any], ...], begin: tuple[int, ...], counts: NDArray[np.int64]
+) -> Ints:
+    """All arrays one after the other, each counted from a number on."""
+    joined = np.concatenate(arrays, dtype=np.int32, casting="same_kind")
+    joined += np.repeat(np.array(begin, np.int32), counts)
+    return joined
 
 
 class MemoryLayout:
@@ -49,7 +72,7 @@ class MemoryLayout:
         self.values_of: dict[Copy, Ints] = {}
         self.born, self.used, self.over = PairList(), PairList(), PairList()
         self.num_values = 0
-        self._columns: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._added: list[tuple[NDArray[np.int64], Ints, int, bool]] = []
         self._from_start: list[Ints] = []
         graph = x.facts.graph
         self.replaced = {old for old in graph.updates if self._is_replaced(old)}
@@ -64,7 +87,7 @@ class MemoryLayout:
         """Memory for a tensor in a sharding."""
         cache = self.x.cache
         nbytes = cache.local_bytes(sharding, self.x.facts.graph.tensors[tensor].type)
-        category = self.x.facts.category(tensor)
+        category = self.x.facts.category[tensor]
         return self.add(nbytes, cache.devices(sharding.mesh), category, persistent)
 
     def add(
@@ -72,19 +95,9 @@ class MemoryLayout:
     ) -> Ints:
         """New values, one for each size and device."""
         count, first = len(nbytes), self.num_values
-        self._columns["nbytes"].append(nbytes)
-        self._columns["device"].append(devices)
-        self._columns["category"].append(np.full(count, category, np.uint8))
-        self._columns["persistent"].append(np.full(count, persistent, np.bool_))
+        self._added.append((nbytes, devices, category, persistent))
         self.num_values += count
         return np.arange(first, first + count, dtype=np.int32)
-
-    def use(self, values: Ints, tasks: Ints) -> None:
-        """Tasks read values, those of them that there are."""
-        real = values != NO_VALUE
-        if not real.all():
-            values, tasks = values[real], tasks[real]
-        self.used.add(values, tasks)
 
     def finish(self, num_tasks: int) -> Values:
         """All values, when everything has been laid out."""
@@ -97,15 +110,16 @@ class MemoryLayout:
             left.append(Copy(name, resting(sharding) if sharding.is_partial else sharding, 0))
         for copy in left:  # what the step leaves is there until its end
             values = self.values_of[copy]
-            self.use(values, np.full(len(values), num_tasks, dtype=np.int32))
+            self.used.add(values, np.full(len(values), num_tasks, dtype=np.int32))
         birth_value, birth_task = self.born.arrays()
-        use_value, use_task = self.used.arrays()
-        over_value, over_task = self.over.arrays()
+        use_value, use_task = _real(*self.used.arrays())
+        over_value, over_task = _real(*self.over.arrays())
+        counts = [len(nbytes) for nbytes, _, _, _ in self._added]
         return Values(
-            nbytes=join_arrays(self._columns["nbytes"], np.int64),
-            device=join_arrays(self._columns["device"], np.int32),
-            category=join_arrays(self._columns["category"], np.uint8),
-            persistent=join_arrays(self._columns["persistent"], np.bool_),
+            nbytes=join_arrays([nbytes for nbytes, _, _, _ in self._added], np.int64),
+            device=join_arrays([devices for _, devices, _, _ in self._added], np.int32),
+            category=np.repeat(np.array([c for _, _, c, _ in self._added], np.uint8), counts),
+            persistent=np.repeat(np.array([p for _, _, _, p in self._added], np.bool_), counts),
             birth_value=birth_value,
             birth_task=birth_task,
             use_value=use_value,
@@ -120,6 +134,12 @@ class MemoryLayout:
         new = facts.graph.updates[old]
         alone = facts.replaces[new] == [old] and new in facts.producer
         return alone and self.x.source(new) != self.x.source(old)
+
+
+def _real(values: Ints, tasks: Ints) -> tuple[Ints, Ints]:
+    """The pairs of a value and a task whose value there is."""
+    real = values != NO_VALUE
+    return (values, tasks) if real.all() else (values[real], tasks[real])
 
 
 def join_arrays(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:

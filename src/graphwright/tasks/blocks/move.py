@@ -84,18 +84,11 @@ class Move:
 
     @property
     def reads_from(self) -> Pairs:
-        m = self.movement
-        return m.source_device[m.reads[0]], m.reads[1]
+        return self.movement.reads_from()
 
     @property
     def works_on(self) -> Pairs:
-        m = self.movement
-        read, tasks = self.reads_from
-        devices = np.concatenate([read, m.target_device[m.gives[0]]])
-        tasks = np.concatenate([tasks, m.gives[1]])
-        each = np.unique(devices.astype(np.int64) * (m.num_tasks + 1) + tasks)
-        devices, tasks = np.divmod(each, m.num_tasks + 1)
-        return devices.astype(np.int32), tasks.astype(np.int32)
+        return self.movement.works_on()
 
     def gives(self, copy: Copy) -> Pairs:
         return self.movement.gives
@@ -120,13 +113,15 @@ class Move:
             sizes[m.result[m.result != EXTERNAL]] = 0
         first = memory.num_values
         memory.add(sizes, m.buffer_device, COMMUNICATION)
-        memory.born.add(first + m.births[0], base + m.births[1])
-        memory.used.add(first + m.uses[0], base + m.uses[1])
-        memory.use(source[m.source_uses[0]], base + m.source_uses[1])
-        outside, there = m.result == EXTERNAL, m.result_place >= 0
-        own = np.where(there, source[np.where(there, m.result_place, 0)], NO_VALUE)
-        values = np.where(outside, own, first + m.result).astype(np.int32)
+        memory.born.add(*m.births, first, base)
+        memory.used.add(*m.uses, first, base)
+        memory.used.add(source[m.source_uses[0]], m.source_uses[1], 0, base)
+        outside = m.result == EXTERNAL
+        values = (m.result + first).astype(np.int32, copy=False)
         if outside.any():
+            there = m.result_place >= 0
+            own = np.where(there, source[np.where(there, m.result_place, 0)], NO_VALUE)
+            values[outside] = own[outside]
             if m.gives[0].size and len(memory.x.needs(self.tensor)) > 1:
                 self._keep_terms(memory, values, outside)
             if olds and memory.replaced.issuperset(olds):
@@ -145,12 +140,12 @@ class Move:
         fresh = np.flatnonzero(written & outside)
         self._give_memory(memory, values, fresh, COMMUNICATION)
         given = np.isin(places, fresh)
-        memory.born.add(values[places[given]], memory.first[self.name] + tasks[given])
+        memory.born.add(values[places[given]], tasks[given], 0, memory.first[self.name])
 
     def _settle_slices(self, memory: MemoryLayout, values: Ints, own: NDArray[np.bool_]) -> None:
         """Part of a new value stays until the next step."""
         fresh = np.flatnonzero(own)
-        self._give_memory(memory, values, fresh, memory.x.facts.category(self.tensor))
+        self._give_memory(memory, values, fresh, memory.x.facts.category[self.tensor])
         self._bear_with_source(memory, values, fresh)
 
     def _copy_slices(self, memory: MemoryLayout, values: Ints, own: NDArray[np.bool_]) -> None:
@@ -176,17 +171,18 @@ class Move:
         self, memory: MemoryLayout, values: Ints, fresh: NDArray[np.intp]
     ) -> None:
         maker, _ = memory.x.facts.producer[self.tensor]
-        tasks = memory.first[maker] + self.movement.result_place[fresh]
-        memory.born.add(values[fresh], tasks.astype(np.int32))
+        memory.born.add(values[fresh], self.movement.result_place[fresh], 0, memory.first[maker])
 
 
 def find_moves(x: Expansion, tensor: str) -> list[Move]:
     """How a tensor gets to each sharding in which it is needed and is not, turn by turn."""
-    source, facts = x.source(tensor), x.facts
+    source, facts, needs = x.source(tensor), x.facts, x.needs(tensor)
     moves: list[Move] = []
+    if not needs or (len(needs) == 1 and (source, 0) in needs):
+        return moves
     made = facts.producer.get(tensor)
     type = facts.graph.tensors[tensor].type
-    for (target, turn), first in x.needs(tensor).items():
+    for (target, turn), first in needs.items():
         if target == source and not turn:
             continue
         copy = Copy(tensor, target, turn)

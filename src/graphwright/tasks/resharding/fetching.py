@@ -38,14 +38,21 @@ def fetch(cluster: Cluster, shape: tuple[int, ...], source: Sharding, target: Sh
     tiles, holders = _tiles(source, shape)
     wanted = boxes(target, shape)
     to = device_array(target.mesh)
-    start = np.maximum(tiles[:, None, :, 0], wanted[None, :, :, 0])
-    stop = np.minimum(tiles[:, None, :, 1], wanted[None, :, :, 1])
-    tile, place = np.nonzero((stop > start).all(axis=-1))
+    meet = np.ones((len(tiles), len(wanted)), np.bool_)
+    for dim in range(len(shape)):  # many tiles and devices, few dims
+        a, b = tiles[:, None, dim], wanted[None, :, dim]
+        meet &= np.minimum(a[..., 1], b[..., 1]) > np.maximum(a[..., 0], b[..., 0])
+    tile, place = np.nonzero(meet)
     senders, receivers = _nearest(cluster, holders[tile], to[place]), to[place]
     rounds = (receivers.astype(np.int64) - senders) % cluster.num_devices
-    order = np.lexsort((senders, rounds))
-    regions = np.stack([start[tile, place], stop[tile, place]], axis=-1)
-    return Fetches(senders[order], receivers[order], regions[order])
+    order = np.argsort(rounds * cluster.num_devices + senders, kind="stable")
+    tile, place = tile[order], place[order]
+    regions = np.empty((len(order), len(shape), 2), np.int64)
+    for dim in range(len(shape)):
+        a, b = tiles[:, dim], wanted[:, dim]
+        regions[:, dim, 0] = np.maximum(a[tile, 0], b[place, 0])
+        regions[:, dim, 1] = np.minimum(a[tile, 1], b[place, 1])
+    return Fetches(senders[order], receivers[order], regions)
 
 
 def _nearest(

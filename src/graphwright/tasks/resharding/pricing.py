@@ -256,12 +256,11 @@ class Pricer:
 
     def _staged(self, hop: Hop, m: _Messages) -> Ints:
         """The bytes of each message that are copied at its sender and receiver, [message, 2]."""
-        held = (
-            _held_by(hop.source, self.type, m.senders),
-            _held_by(hop.target, self.type, m.receivers),
-        )
         regions = as_laid_out(m.regions, self.order)
-        pieces = (in_one_piece(regions, as_laid_out(h, self.order)) for h in held)
+        pieces = (
+            in_one_piece(regions, as_laid_out(_sizes_at(held, self.type, devices), self.order))
+            for held, devices in ((hop.source, m.senders), (hop.target, m.receivers))
+        )
         return np.stack([np.where(piece, 0, m.nbytes) for piece in pieces], axis=1)
 
     def _send_seconds(self, m: _Messages) -> NDArray[np.float64]:
@@ -319,7 +318,10 @@ class Pricer:
         sent = np.bincount(m.senders, m.nbytes, devices)
         leaving = np.bincount(m.senders, m.nbytes / m.bandwidth, devices)
         arriving = np.bincount(m.receivers, m.nbytes / m.bandwidth, devices)
-        members = np.union1d(np.unique(m.senders), np.unique(m.receivers)).astype(np.int32)
+        sends, receives = (
+            np.bincount(ends, minlength=devices) for ends in (m.senders, m.receivers)
+        )
+        members = np.flatnonzero(sends + receives).astype(np.int32)
         return Traffic(
             cluster=self.cluster,
             kind=transfers.Exchange(),
@@ -338,8 +340,8 @@ class Pricer:
         stages = np.flatnonzero(copies).astype(np.int32)
         return Transfer(
             kind=transfers.Exchange(),
-            reads=np.unique(m.senders),
-            gives=np.unique(m.receivers),
+            reads=np.flatnonzero(np.bincount(m.senders)).astype(np.int32),
+            gives=np.flatnonzero(np.bincount(m.receivers)).astype(np.int32),
             links=traffic.resources,
             loads=traffic.loads,
             nbytes=int(m.nbytes.sum()),
@@ -375,9 +377,10 @@ def _even(sizes: Ints) -> bool:
     return bool((sizes == sizes[0]).all())
 
 
-def _held_by(sharding: Sharding, type: TensorType, devices: NDArray[np.int32]) -> Ints:
-    """What each of some devices holds, [device, dim, 2]."""
-    order = np.argsort(device_array(sharding.mesh))
-    at = order[np.searchsorted(device_array(sharding.mesh), devices, sorter=order)]
-    held: Ints = boxes(sharding, type.shape)[at]
-    return held
+def _sizes_at(sharding: Sharding, type: TensorType, devices: NDArray[np.int32]) -> Ints:
+    """The size of each dim that each of some devices holds, [device, dim]."""
+    there, held = device_array(sharding.mesh), boxes(sharding, type.shape)
+    sizes = np.zeros((int(there.max()) + 1, len(type.shape)), np.int64)
+    sizes[there] = held[:, :, 1] - held[:, :, 0]
+    at: Ints = sizes[devices]
+    return at

@@ -142,6 +142,8 @@ def _find_path(prices: _Prices, source: Sharding, target: Sharding) -> Path:
 
 def _path_between_meshes(prices: _Prices, source: Sharding, target: Sharding) -> Path:
     """Hops on the mesh of the source, a fetch to an entry, and hops on the mesh of the target."""
+    if not source.placements and not target.placements:  # from one device to another
+        return (Hop(transfers.Exchange(), source, target),)
     entries = _entries(prices.pricer, target)
     ends = [_Problem(prices, entry, target, ()).solve() for entry in entries]
     after = np.array([seconds for seconds, _, _ in ends])

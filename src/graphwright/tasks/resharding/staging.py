@@ -25,16 +25,19 @@ Order: TypeAlias = tuple[int, ...] | None
 
 
 def as_laid_out(regions: Ints, order: Order) -> Ints:
-    """Regions, [region, dim, 2], with their dims as they lie in memory, the outermost first."""
+    """Regions, [region, dim, ...], with their dims as they lie in memory, the outermost first."""
     return regions if order is None else regions[:, list(order)]
 
 
-def in_one_piece(regions: Ints, held: Ints) -> NDArray[np.bool_]:
-    """Whether each region, [region, dim, 2], is one piece of memory of what is held around it."""
-    extent = regions[:, :, 1] - regions[:, :, 0]
-    partial = extent != held[:, :, 1] - held[:, :, 0]
-    any_later = np.cumsum(partial[:, ::-1], axis=1)[:, ::-1] - partial > 0
-    whole: NDArray[np.bool_] = ~((extent > 1) & any_later).any(axis=1)
+def in_one_piece(regions: Ints, sizes: Ints) -> NDArray[np.bool_]:
+    """Whether each region, [region, dim, 2], is one piece of memory of what is held around it, of
+    some sizes, [region, dim].
+    """
+    whole, any_later = np.ones(len(regions), np.bool_), np.zeros(len(regions), np.bool_)
+    for dim in reversed(range(regions.shape[1])):
+        extent = regions[:, dim, 1] - regions[:, dim, 0]
+        whole &= ~((extent > 1) & any_later)
+        any_later |= extent != sizes[:, dim]
     return whole
 
 
@@ -52,8 +55,8 @@ def staged_bytes(
     have, need = (as_laid_out(boxes(s, type.shape), order) for s in (source, target))
     common = common_regions(have, need)
     own = region_bytes(common, type)
-    packed = np.where(in_one_piece(common, have), 0, had - own)
-    placed = np.where(in_one_piece(common, need), 0, part - own)
+    packed = np.where(in_one_piece(common, have[..., 1] - have[..., 0]), 0, had - own)
+    placed = np.where(in_one_piece(common, need[..., 1] - need[..., 0]), 0, part - own)
     return packed + placed + (had - own if kind.reduces else 0)
 
 

@@ -43,11 +43,13 @@ def test_a_matrix_product():
         "+0": ([-2, -1], [-2]),
         "+1": ([-1, -2], [-2]),
     }
-    assert [found.units[found.number(Along(i))] for i in "ijk"] == [8, 4, 16]
+    numbers = found.numbers(Strategy(("i", "j", "k")))
+    assert [found.units[n] for n in numbers] == [8, 4, 16]
+    assert found.strategy(numbers) == Strategy(("i", "j", "k"))
     assert [r for r, c in zip(found.reduces, found.choices, strict=True) if c == Along("k")] == [
         True
     ]
-    assert found.number(Along("nothing")) is None
+    assert found.numbers(Strategy(("i", "nothing"))) is None
     assert found.clashes == frozenset()
 
 

@@ -62,7 +62,7 @@ class HostCopy:
 
     def hold(self, memory):
         tasks = memory.first[self.name] + np.arange(self.tasks.num_tasks, dtype=np.int32)
-        memory.use(memory.values_of[self.source], tasks)
+        memory.used.add(memory.values_of[self.source], tasks)
         memory.values_of[self.name] = np.full(len(tasks), block_memory.NO_VALUE, np.int32)
 
 

@@ -28,9 +28,10 @@ OVERLAP = 0.9
 tracking."""
 FAST_ENDS = (0.3, 0.5, 0.7)
 """Shares for which only the fastest plan is looked for."""
-TRACKING = 2.0
-"""Seconds after which gaps between points of an estimated frontier stay open; a dozen of its points
-are simulated in any case."""
+TRACKING = 5e7
+"""Pairs of points, about a second's work, after which gaps between points of an estimated frontier
+stay open; a dozen of its points are simulated in any case. Seconds would make the plan depend on
+what else the machine does."""
 Floats = NDArray[np.float64]
 
 
@@ -50,7 +51,8 @@ def find_candidates(
     precision: float = 0.01,
     method: Method = "ldp",
     overlaps: Sequence[float] = (0.0, OVERLAP),
-    budget: float | None = TRACKING,
+    work: float = TRACKING,
+    budget: float | None = None,
     progress: Progress = silent,
 ) -> TrackedPlans:
     """At most about `count` plans spread over the frontiers, their ends always among them."""
@@ -63,6 +65,7 @@ def find_candidates(
             _hidden(estimate, problem, overlap),
             method=method,
             precision=precision,
+            work=work,
             budget=budget,
             progress=lambda done, total: progress("tracking the frontier", done, total),
         )

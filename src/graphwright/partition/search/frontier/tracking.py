@@ -93,6 +93,8 @@ SHARES = (0.0, 0.2, 1.0)
 """How far from a gap's line towards its corners is looked, in turns; the last one for all there
 is."""
 
+OVERHEAD = 1e4
+"""Pairs of points that take as long as a step without any."""
 FEW_ENTRIES = 64
 """Below this, threads cost more than they save."""
 
@@ -121,6 +123,7 @@ def track(
     share: bool = True,
     limit: int = WIDEST,
     budget: float | None = None,
+    work: float = inf,
 ) -> Tracked:
     """The frontier of time and memory.
 
@@ -131,6 +134,7 @@ def track(
     limit        the most products of frontiers in one step; beyond, variables are fixed
     budget       seconds after which gaps stay open (`exact` is then false); the points on the hull,
                  which come first, are always there
+    work         the same in pairs of points that are added up, which no other program changes
     """
     assert precision >= 0
     tracking = Tracking(
@@ -142,6 +146,7 @@ def track(
         bounds=bounds,
         share=share,
         deadline=None if budget is None else perf_counter() + budget,
+        work_left=work,
     )
     domains = all_configurations(problem)
     fixed = choose_fixed(problem, domains, method, limit)
@@ -188,7 +193,7 @@ def _ways_to_fix(
 
 
 class _OutOfTimeError(Exception):
-    """The budget is used up."""
+    """The budget, of seconds or of work, is used up."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,6 +208,7 @@ class Tracking:
     bounds: bool
     share: bool
     deadline: float | None
+    work_left: float
     left_open: bool = False
     points: list[Assignment] = field(default_factory=list)
 
@@ -329,6 +335,10 @@ class Tracking:
         maps = Maps(operation.left_map, operation.right_map)
         shared, first, variable, last = operation.shape
         num_entries = shared * first * last
+        pairs = num_entries * variable * _mean_points(left) * _mean_points(right)
+        self.work_left -= OVERHEAD + pairs
+        if self.work_left < 0:
+            raise _OutOfTimeError
 
         def part(entries: tuple[int, int]) -> Frontiers:
             if self.deadline is not None and perf_counter() > self.deadline:
@@ -409,3 +419,8 @@ def _depth(operations: Sequence[Operation], first_slot: int) -> int:
     for operation in operations:
         depth.append(1 + max(depth[operation.left], depth[operation.right]))
     return depth[-1]
+
+
+def _mean_points(factor: Frontiers) -> float:
+    """How many points an entry has."""
+    return len(factor.time) / max(1, len(factor.begin) - 1)
