@@ -241,15 +241,16 @@ def train_here(name: str, graph: Graph, plans: dict[str, Plan]) -> dict[str, tup
     apart: dict[str, tuple[float, str]] = {}
     for label, plan in plans.items():
         made = in_double(name)
-        step = gw.compile(
-            plan,
-            made.model,
-            made.loss_fn,
-            torch.optim.SGD,
-            graph=graph,
-            optimizer_options=SGD,
-            device="cpu",
-        )
+        with Widened():  # the graph is compared with a capture, which has to be the same one
+            step = gw.compile(
+                plan,
+                made.model,
+                made.loss_fn,
+                torch.optim.SGD,
+                graph=graph,
+                optimizer_options=SGD,
+                device="cpu",
+            )
         losses = [float(step(made.batch)) for _ in range(STEPS)]
         apart[label] = _difference(losses, step.gather(), expected, eager.model)
         step.close()
