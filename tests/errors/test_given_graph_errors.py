@@ -159,3 +159,27 @@ def test_a_batch_that_only_the_first_batch_shows():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         step(((x, Pair(2.0)), x))
+
+
+class InOrder(nn.Module):
+    """Branches in the order of a set, which is another one in every process."""
+
+    def __init__(self, order):
+        super().__init__()
+        self.order = order
+        for name in order:
+            self.register_buffer(name, torch.full((4,), float(len(name)), dtype=torch.float64))
+        self.last = nn.Linear(4, 3, dtype=torch.float64)
+
+    def forward(self, x):
+        branches = {name: x.exp() * getattr(self, name) for name in self.order}
+        return self.last(branches["full"] - branches["sliding"])
+
+
+def test_a_model_that_iterates_over_a_set_is_the_same_in_any_order():
+    graph, plan = planned(InOrder(["full", "sliding"]), **ADAM)
+    other = InOrder(["sliding", "full"])
+    assert gw.capture(other, F.cross_entropy, draw(), **ADAM).hash != graph.hash
+    step = gw.compile(plan, other, F.cross_entropy, graph=graph, **ADAM)
+    assert torch.isfinite(step(draw()))
+    step.close()

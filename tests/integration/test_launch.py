@@ -371,3 +371,12 @@ def test_the_same_function_under_torchrun(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 of 2: 3", "rank 1 of 2: 3"]
+
+
+def order_of_a_set():
+    return list({f"layer{number}" for number in range(20)})
+
+
+def test_all_ranks_iterate_over_sets_alike():
+    first, second = launch(2)(order_of_a_set)
+    assert first == second

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from graphwright.errors import InvalidGraph
 from graphwright.frozen import FrozenDict
 from graphwright.ir.attrs import Attrs
-from graphwright.ir.hashing import content_hash, tensor_hashes
+from graphwright.ir.hashing import content_hash, tensor_hashes, value_hash
 from graphwright.ir.node import Node, Tensor
 from graphwright.ir.spelling import Attr, spell_name
 from graphwright.ir.types import Phase
@@ -90,6 +90,10 @@ class Graph:
     def program_hash(self) -> str:
         """Like `hash`, and covering the order of the nodes as well."""
         return self._both_hashes()[1]
+
+    def value_hash(self) -> str:
+        """Like `hash`, whatever the order of inputs and whichever of two equal nodes is read."""
+        return value_hash(self.nodes, self.tensors, self.inputs, self.outputs, self.updates)
 
     def tensor_hashes(self) -> dict[str, bytes]:
         """Digest of each tensor's value by name: equal ones are common subexpressions."""

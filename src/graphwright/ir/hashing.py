@@ -17,6 +17,10 @@ Sorting makes it independent of the order in which independent nodes are listed;
 covers the order too, for results that depend on it (memory plans). Names of intermediates and
 provenance (phase, partner, module, layer, step, parameter) are in neither. One pass in program
 order: linear, no recursion.
+
+`value_hash` leaves out what does not change the values: the order of the inputs, which have names,
+and which of two equal nodes is read. A model that iterates over a Python set is captured otherwise
+by every process in just that.
 """
 
 from __future__ import annotations
@@ -38,6 +42,25 @@ def tensor_hashes(
 ) -> dict[str, bytes]:
     """Digest of each tensor's value, by name; equal digests are common subexpressions."""
     return _digests(nodes, tensors, inputs, values_only=True)[0]
+
+
+def value_hash(
+    nodes: Sequence[Node],
+    tensors: Mapping[str, Tensor],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    updates: Mapping[str, str],
+) -> str:
+    """The hash of what a graph computes, in hexadecimal; draws of one kind count as one value."""
+    digests, per_node = _digests(nodes, tensors, inputs, values_only=True)
+    signature = [
+        *sorted(digests[name] for name in inputs),
+        b"outputs",
+        *(digests[name] for name in outputs),
+        b"updates",
+        *sorted(digests[old] + digests[new] for old, new in updates.items()),
+    ]
+    return _hash([b"values", *signature, b"nodes", *sorted(per_node)]).hex()
 
 
 def content_hash(

@@ -76,3 +76,24 @@ def test_a_graph_out_of_order_has_no_hash(training_step: Graph):
         broken.hash  # noqa: B018
     with pytest.raises(InvalidGraph, match="cannot hash"):
         replace(training_step, outputs=("nowhere",)).hash  # noqa: B018
+
+
+def test_the_value_hash_leaves_out_what_changes_no_value(training_step: Graph):
+    def graph(first: int, second: int, names: str = "xy") -> Graph:
+        build = GraphBuilder()
+        x, y = (build.add_input(name, T) for name in names)
+        x, y = sorted([x, y])
+        twins = [build.add("aten.neg", [x], {}, T)[0] for _ in range(2)]
+        (a,) = build.add("aten.exp", [twins[first]], {}, T)
+        (b,) = build.add("aten.mul", [twins[second], y], {}, T)
+        return build.build([a, b])
+
+    assert graph(0, 1).hash != graph(1, 0).hash
+    assert graph(0, 1, "yx").hash != graph(0, 1).hash
+    assert graph(0, 1).value_hash() == graph(1, 0).value_hash() == graph(0, 1, "yx").value_hash()
+    other = replace(graph(0, 1), outputs=graph(0, 1).outputs[::-1])
+    assert other.value_hash() != graph(0, 1).value_hash()
+    text = to_text(training_step)
+    assert parse_text(text.replace("inputs.0", "inputs.x")).value_hash() != (
+        training_step.value_hash()
+    )

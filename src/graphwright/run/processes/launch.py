@@ -195,6 +195,8 @@ def _shared_variables(folder: Path, num_workers: int, threads: int) -> dict[str,
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "OMP_NUM_THREADS": str(threads),
+        # Models that iterate over a set are captured in the same order by all ranks.
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
     }
 
 

@@ -1,6 +1,6 @@
 """Is a given graph the one that model, loss and optimizer make?
 
-    graph=g    --names and types of its inputs--> example of the batch --capture--> the same hash?
+    graph=g    --names and types of its inputs--> example of the batch --capture--> the same values?
 
 A step runs the graph's operators with the model's values, so another model of the same shapes,
 another loss or other options of the optimizer would change what is trained without a word. Only
@@ -44,7 +44,7 @@ def _compare(graph: Graph, capture: Capture, example: Any) -> None:
     with warnings.catch_warnings(), without_autocast():
         warnings.simplefilter("ignore")  # they were seen when the graph was captured
         captured = capture(example)
-    if captured.hash != graph.hash:
+    if captured.hash != graph.hash and captured.value_hash() != graph.value_hash():
         raise PlanMismatch(
             "graph=... was not captured from this model, loss and optimizer: an operator, a shape "
             "or an option such as betas or weight_decay differs. Give what it was captured from, "

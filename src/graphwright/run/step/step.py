@@ -301,5 +301,7 @@ def _check_programs_agree(here: World, program: Program) -> None:
     if here.size > 1 and len(set(gather_results(lambda: program.digest))) > 1:
         raise PlanMismatch(
             "the ranks do not agree on what to run: they have other plans, models or versions of "
-            "PyTorch or Graphwright"
+            "PyTorch or Graphwright. A model that iterates over a Python set is captured in "
+            "another order by every process: give all ranks one graph (graph=...), or set "
+            "PYTHONHASHSEED"
         )
