@@ -1,0 +1,36 @@
+"""Graph neural networks with DGL's interface, on any PyTorch.
+
+    import graphwright.gnn as dgl
+    import graphwright.gnn.function as fn
+
+    g = dgl.graph(([0, 0, 1], [1, 2, 2]))
+    g.ndata["h"] = torch.randn(3, 16)
+    g.update_all(fn.copy_u("h", "m"), fn.mean("m", "h_new"))
+
+How it is built, from the bottom:
+
+- `storage`: a `Relation` is the edges of one type, immutable, in COO, CSR or CSC, whichever is
+  asked for; a `Frame` is the features of one type, columns with one row per node or edge, whose
+  selections are made when they are read; a `Metagraph` is the types. Errors are here as well.
+- `graph`: a `DGLGraph` is a metagraph, a relation per edge type and a frame per node and edge type.
+  One with one type of each is a homogeneous graph, one whose node types have sides is a block. Its
+  class is a chain of bases with a subject each: `base` (storage), `queries`, `mutation`.
+  Functions that make a graph of another one use `g.relation(etype)`, `g.node_frame(ntype, side)`,
+  `g.edge_frame(etype)`, `frame.select(ids)` and `g.with_parts(relations=, node_frames=, ...)`.
+- Ids are tensors of `g.idtype` on `g.device`; `g.node_ids(x)` and `g.edge_id_tensor(x)` make them
+  of whatever a user gave, and check them.
+"""
+
+from graphwright.gnn.graph import (
+    ALL,
+    EID,
+    ETYPE,
+    NID,
+    NTYPE,
+    DGLBlock,
+    DGLGraph,
+    create_block,
+    graph,
+    heterograph,
+)
+from graphwright.gnn.storage import DGLError

@@ -1,0 +1,98 @@
+"""`DGLGraph`: the whole of a graph, in one class, each of whose bases has one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphwright.gnn.graph.mutation import Mutation
+from graphwright.gnn.storage import DGLError, Frame
+
+
+class DGLGraph(Mutation):
+    """A graph with typed nodes and edges and their features.
+
+    `graph`, `heterograph`, `create_block` and the converters make one.
+    """
+
+    # Many graphs as one.
+
+    @property
+    def batch_size(self) -> int:
+        """How many graphs this one was batched from."""
+        if self._batch_num_nodes is None:
+            return 1
+        return len(next(iter(self._batch_num_nodes.values())))
+
+    def batch_num_nodes(self, ntype: str | None = None) -> Tensor:
+        """The number of nodes of each of the batched graphs."""
+        place = self.meta.node("dst" if self.is_block else "any", ntype)
+        if self._batch_num_nodes is None:
+            return torch.tensor([self._node_frames[place].num_rows], device=self.device).to(
+                self.idtype
+            )
+        return self._batch_num_nodes[place]
+
+    def batch_num_edges(self, etype: Any = None) -> Tensor:
+        """The number of edges of each of the batched graphs."""
+        place = self.meta.edge(etype)
+        if self._batch_num_edges is None:
+            return torch.tensor([self._relations[place].num_edges], device=self.device).to(
+                self.idtype
+            )
+        return self._batch_num_edges[place]
+
+    def set_batch_num_nodes(self, val: Any) -> None:
+        """Say how many nodes each graph has: a tensor, or a dictionary by node type."""
+        find = lambda key: self.meta.node("any", key)
+        self._batch_num_nodes = self._counts(val, self.meta.ntypes, find)
+
+    def set_batch_num_edges(self, val: Any) -> None:
+        """Say how many edges each graph has: a tensor, or a dictionary by edge type."""
+        self._batch_num_edges = self._counts(val, self.meta.etypes, self.meta.edge)
+
+    def _counts(self, val: Any, kinds: Any, find: Any) -> dict[int, Tensor]:
+        if not isinstance(val, Mapping):
+            if len(kinds) != 1:
+                raise DGLError(f"a graph with types {list(kinds)} takes a dictionary by type")
+            return {0: torch.as_tensor(val).to(self.device)}
+        return {find(key): torch.as_tensor(counts).to(self.device) for key, counts in val.items()}
+
+    def __repr__(self) -> str:
+        edges = {t: r.num_edges for t, r in zip(self.meta.etypes, self._relations, strict=True)}
+        if self.is_block:
+            src, dst = _counted(self, "src"), _counted(self, "dst")
+            if len(edges) > 1:
+                return f"Block(num_src_nodes={src}, num_dst_nodes={dst}, num_edges={edges})"
+            return (
+                f"Block(num_src_nodes={sum(src.values())}, num_dst_nodes={sum(dst.values())}, "
+                f"num_edges={sum(edges.values())})"
+            )
+        if self.is_homogeneous:
+            return (
+                f"Graph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()},\n"
+                f"      ndata_schemes={_shown(self._node_frames[0])}\n"
+                f"      edata_schemes={_shown(self._edge_frames[0])})"
+            )
+        nodes = {t: f.num_rows for t, f in zip(self.meta.ntypes, self._node_frames, strict=True)}
+        joined = [(src, dst, name) for src, name, dst in self.meta.etypes]
+        return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={joined})"
+
+
+class DGLBlock(DGLGraph):
+    """A bipartite graph of one step of computation: its sources include its destinations."""
+
+
+def _counted(graph: DGLGraph, side: Any) -> dict[str, int]:
+    places = graph.meta.side(side)
+    return {graph.meta.ntypes[at]: graph._node_frames[at].num_rows for at in places}
+
+
+def _shown(frame: Frame) -> dict[str, str]:
+    return {
+        name: f"Scheme(shape={tuple(frame[name].shape[1:])}, dtype={frame[name].dtype})"
+        for name in frame
+    }
