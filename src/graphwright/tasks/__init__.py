@@ -16,7 +16,14 @@ from graphwright.tasks.blocks import (
     blocks,
     find_moves,
 )
-from graphwright.tasks.compiled import compilations_told, compiled, inlined, unowned
+from graphwright.tasks.compiled import (
+    compilations_told,
+    compiled,
+    inlined,
+    reassociated,
+    reassociated_inline,
+    unowned,
+)
 from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic
 from graphwright.tasks.expansion import Copy, Expansion, place_all, place_node, resting
 from graphwright.tasks.graph_facts import GraphFacts, facts_of

@@ -37,16 +37,37 @@ _CONFIG: Any = numba.config
 _CODE: Any = cgutils
 _TYPES: Any = types
 _PACKAGE = Path(__file__).parents[1]
+_REORDER = {"reassoc", "contract", "nsz"}
 
 
 def compiled(function: Function) -> Function:
     """Machine code for a function; it runs without the interpreter's lock, and checks no bounds."""
+    return _compile(function)
+
+
+def reassociated(function: Function) -> Function:
+    """The same, where floats may be summed in another order: vectorised, and still reproducible.
+
+    A division by zero gives what IEEE 754 says.
+    """
+    return _compile(function, fastmath=_REORDER, error_model="numpy")
+
+
+def reassociated_inline(function: Function) -> Function:
+    """A function that becomes part of a reassociated one."""
+    compile_inline = numba.njit(
+        nogil=True, forceinline=True, fastmath=_REORDER, error_model="numpy"
+    )
+    return cast(Function, _for_any_number(compile_inline(function)))
+
+
+def _compile(function: Function, **options: Any) -> Function:
     folder = kernel_folder()
     with _keeping_in(folder):
         try:
-            made = numba.njit(cache=folder is not None, nogil=True)(function)
+            made = numba.njit(cache=folder is not None, nogil=True, **options)(function)
         except RuntimeError:  # "no locator available": its source is in no file
-            made = numba.njit(nogil=True)(function)
+            made = numba.njit(nogil=True, **options)(function)
     return cast(Function, _for_any_number(made))
 
 
@@ -134,7 +155,7 @@ def kernel_digest(package: Path) -> str:
     digest = blake2b(digest_size=8)
     for path in sorted(package.rglob("*.py")):
         source = path.read_bytes()
-        if b"@compiled" in source or b"@inlined" in source:
+        if any(mark in source for mark in (b"@compiled", b"@reassociated", b"@inlined")):
             digest.update(source)
     return digest.hexdigest()
 

@@ -1,0 +1,103 @@
+"""Which kernel computes a sum or an extreme: the fastest for device, operator and shapes.
+
+On a CPU (1M edges, 20k nodes, 128 floats, side by side; docs/gnn.md has the figures):
+
+    a feature copied to the other end, or times one number per edge     embedding_bag over CSR
+    a feature copied to its edges                                       index_select
+    everything else                                                     the compiled loops
+
+Numbers of 16 bits are widened for the loops, and the result is rounded once. On a GPU Triton's
+kernels do, elsewhere PyTorch's general operators.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphwright.gnn.kernels import cpu, eager
+from graphwright.gnn.kernels.broadcast import Shape
+from graphwright.gnn.storage import Relation
+
+_HALF = (torch.float16, torch.bfloat16)
+_BAGS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def contract(
+    relation: Relation, op: str, a: Tensor, a_end: str, b: Tensor | None, b_end: str,
+    out_end: str, out_shape: Shape,
+) -> Tensor:  # fmt: skip
+    """Sum over edges at a node, or one result for each edge."""
+    if a.device.type != "cpu":
+        return eager.contract(relation, op, a, a_end, b, b_end, out_end, out_shape)
+    if relation.num_edges:
+        if op == "copy" and tuple(a.shape[1:]) == out_shape and a_end != out_end:
+            if out_end == "e":
+                return a.index_select(0, relation.coo[0 if a_end == "u" else 1])
+            if a.dtype in _BAGS and a.numel():
+                return _bag(relation, a, a_end, None, out_end)
+        if _is_weighted(op, a, a_end, b, b_end, out_end, out_shape):
+            assert b is not None
+            return _bag(relation, a, a_end, b, out_end)
+        if (
+            b is not None
+            and op == "mul"
+            and _is_weighted(op, b, b_end, a, a_end, out_end, out_shape)
+        ):
+            return _bag(relation, b, b_end, a, out_end)
+    wide_a, wide_b = _widened(a), None if b is None else _widened(b)
+    array = None if wide_b is None else _numpy(wide_b)
+    out = cpu.contract(relation, op, _numpy(wide_a), a_end, array, b_end, out_end, out_shape)
+    return torch.from_numpy(out).to(a.dtype)
+
+
+def extreme(
+    relation: Relation, op: str, a: Tensor, a_end: str, b: Tensor | None, b_end: str,
+    least: bool, out_shape: Shape,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The largest or least message into each destination, and its edge; 0 and -1 without edges."""
+    if a.device.type != "cpu":
+        return eager.extreme(relation, op, a, a_end, b, b_end, least, out_shape)
+    wide_a, wide_b = _widened(a), None if b is None else _widened(b)
+    array = None if wide_b is None else _numpy(wide_b)
+    out, chosen = cpu.extreme(relation, op, _numpy(wide_a), a_end, array, b_end, least, out_shape)
+    return torch.from_numpy(out).to(a.dtype), torch.from_numpy(chosen)
+
+
+def _is_weighted(
+    op: str, a: Tensor, a_end: str, b: Tensor | None, b_end: str, out_end: str, out_shape: Shape
+) -> bool:
+    """Whether a node's feature is summed at the other end, with one number for each edge."""
+    return (
+        op == "mul"
+        and b is not None
+        and b_end == "e"
+        and {a_end, out_end} == {"u", "v"}
+        and prod(b.shape[1:]) == 1
+        and tuple(a.shape[1:]) == out_shape
+        and a.dtype in (torch.float32, torch.float64)
+        and prod(out_shape) > 1
+    )
+
+
+def _bag(relation: Relation, a: Tensor, a_end: str, weight: Tensor | None, out_end: str) -> Tensor:
+    form = relation.csc if out_end == "v" else relation.csr
+    indices = form.numbered() if a_end == "e" else form.indices
+    if weight is not None:
+        weight = weight.reshape(-1)
+        if form.edge_ids is not None:
+            weight = weight.index_select(0, form.edge_ids)
+    flat = a.reshape(len(a), -1)
+    bags = torch.embedding_bag(flat, indices, form.indptr, False, 0, False, weight, True)
+    return bags[0].reshape(-1, *a.shape[1:])
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in _HALF else x
+
+
+def _numpy(x: Tensor) -> Any:
+    return x.detach().contiguous().numpy()

@@ -1,0 +1,96 @@
+"""Fused message passing on NumPy arrays: what PyTorch, NumPy and JAX share on a CPU.
+
+    contract    out[c(e)] += op(a[a_end(e)], b[b_end(e)])   for every edge e
+    extreme     out[v] = max or min over edges into v of op(...), and the edge of each
+
+Ends are "u" (source), "v" (destination) and "e" (edge). A result at "v" walks the CSC form, one at
+"u" the CSR form, one at "e" either.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.gnn.kernels.broadcast import Layout, Shape, layout
+from graphwright.gnn.kernels.loops import EDGE, OTHER, ROW, extreme_rows, sum_rows
+from graphwright.gnn.kernels.threads import over_rows
+from graphwright.gnn.storage import Compressed, Relation
+
+Array = NDArray[Any]
+OPS = {"copy": 0, "add": 1, "sub": 2, "mul": 3, "dot": 3, "div": 4}
+_SWAPPED = {0: 0, 1: 1, 2: 5, 3: 3, 4: 6}
+
+
+def contract(
+    relation: Relation, op: str, a: Array, a_end: str, b: Array | None, b_end: str,
+    out_end: str, out_shape: Shape,
+) -> Array:  # fmt: skip
+    """Sum over edges at a node, or one result for each edge; nothing else is stored."""
+    rows = {"u": relation.num_src, "v": relation.num_dst, "e": relation.num_edges}[out_end]
+    out = np.zeros((rows, *out_shape), a.dtype)
+    if relation.num_edges and out.size and a.size and (b is None or b.size):
+        by = "u" if out_end == "u" or (out_end == "e" and relation.created == ["csr"]) else "v"
+        work = _Work(relation, by, OPS[op], a, a_end, b, b_end, out_shape)
+        over_rows(
+            sum_rows, work.indptr, work.wide, *work.args,
+            out.reshape(-1), np.uint64(prod(out_shape)), work.end(out_end), work.at[2],
+            np.uint64(work.steps[2]),
+        )  # fmt: skip
+    return out
+
+
+def extreme(
+    relation: Relation, op: str, a: Array, a_end: str, b: Array | None, b_end: str,
+    least: bool, out_shape: Shape,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The largest or least message into each destination, and its edge; 0 and -1 without edges."""
+    small = relation.num_edges < 2**31
+    out = np.zeros((relation.num_dst, *out_shape), a.dtype)
+    chosen = np.full(out.shape, -1, np.int32 if small else np.int64)
+    if relation.num_edges and out.size:
+        work = _Work(relation, "v", OPS[op], a, a_end, b, b_end, out_shape)
+        over_rows(
+            extreme_rows, work.indptr, work.wide, *work.args,
+            out.reshape(-1), np.uint64(prod(out_shape)), least, work.at[2],
+            np.uint64(work.steps[2]), chosen.reshape(-1),
+        )  # fmt: skip
+    return out, chosen
+
+
+class _Work:
+    """The arguments of a loop."""
+
+    def __init__(
+        self, relation: Relation, by: str, op: int, a: Array, a_end: str, b: Array | None,
+        b_end: str, out_shape: Shape,
+    ) -> None:  # fmt: skip
+        form: Compressed = relation.csr if by == "u" else relation.csc
+        self.by = by
+        if b is None:
+            b, b_end = a, a_end
+        made: Layout = layout(a.shape[1:], b.shape[1:], out_shape)
+        at, steps = made.at, made.steps
+        if not steps[0]:
+            a, a_end, b, b_end, op = b, b_end, a, a_end, _SWAPPED[op]
+            at, steps = (at[1], at[0], at[2]), (steps[1], steps[0], steps[2])
+        self.at, self.steps = at, steps
+        self.indptr = form.indptr.numpy()
+        indices = form.indices.numpy()
+        edges = indices[:0] if form.edge_ids is None else form.edge_ids.numpy()
+        self.wide = max(len(at[2]) * made.run, 1)
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        self.args = (
+            indices, edges, op, np.uint64(made.run),
+            a.reshape(-1), np.uint64(prod(a.shape[1:])), self.end(a_end), at[0],
+            b.reshape(-1), np.uint64(prod(b.shape[1:])), self.end(b_end), at[1],
+            np.uint64(steps[1]),
+        )  # fmt: skip
+
+    def end(self, end: str) -> int:
+        if end == "e":
+            return EDGE
+        return ROW if end == self.by else OTHER
