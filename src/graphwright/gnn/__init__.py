@@ -21,6 +21,8 @@ How it is built, from the bottom:
   of whatever a user gave, and check them.
 """
 
+from graphwright.gnn import function, ops
+from graphwright.gnn.alias import install
 from graphwright.gnn.graph import (
     ALL,
     EID,
@@ -29,8 +31,14 @@ from graphwright.gnn.graph import (
     NTYPE,
     DGLBlock,
     DGLGraph,
+    EdgeBatch,
+    NodeBatch,
     create_block,
     graph,
     heterograph,
+    padded,
 )
+from graphwright.gnn.ops import edge_softmax, gather_mm, segment_mm, segment_reduce
 from graphwright.gnn.storage import DGLError
+
+install(__name__)

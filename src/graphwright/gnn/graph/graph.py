@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphwright.gnn.graph.message import MessagePassing
 from graphwright.gnn.graph.mutation import Mutation
 from graphwright.gnn.storage import DGLError, Frame
 
 
-class DGLGraph(Mutation):
+class DGLGraph(Mutation, MessagePassing):
     """A graph with typed nodes and edges and their features.
 
     `graph`, `heterograph`, `create_block` and the converters make one.
