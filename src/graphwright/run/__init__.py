@@ -29,6 +29,7 @@ from graphwright.run.measure import (
 from graphwright.run.outcome import Outcome, Restart
 from graphwright.run.processes import (
     Launcher,
+    RankLost,
     World,
     check_workers,
     gather_results,

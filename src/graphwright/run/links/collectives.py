@@ -39,7 +39,7 @@ from graphwright.run.links.messages import (
     scatter,
 )
 from graphwright.run.links.reductions import reduce
-from graphwright.run.processes import refuse_strangers, world
+from graphwright.run.processes import refuse_strangers, watching_connections, world
 from graphwright.run.program import Pending
 
 _OPERATIONS = {
@@ -61,10 +61,11 @@ class GroupLinks:
         self._open(self.groups, {self.everyone: dist.group.WORLD})
 
     def _open(self, groups: Iterable[tuple[int, ...]], there: dict[tuple[int, ...], Any]) -> None:
-        for ranks in groups:
-            made = there.get(ranks) or dist.new_group(list(ranks))
-            if dist.get_rank() in ranks:
-                self.names[ranks] = made.group_name
+        with watching_connections():
+            for ranks in groups:
+                made = there.get(ranks) or dist.new_group(list(ranks))
+                if dist.get_rank() in ranks:
+                    self.names[ranks] = made.group_name
         if not self.batched:
             refuse_strangers()
         self.near = None if self.batched else connect_neighbours(self.groups)

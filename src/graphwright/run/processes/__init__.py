@@ -11,6 +11,7 @@ from graphwright.run.processes.agreement import (
     without_group_warning,
 )
 from graphwright.run.processes.launch import Launcher, check_workers, launch
+from graphwright.run.processes.lost import RankLost, naming_lost_ranks, watching_connections
 from graphwright.run.processes.notices import notice_of_compiling
 from graphwright.run.processes.peers import refuse_strangers
 from graphwright.run.processes.rendezvous import read_variables

@@ -24,6 +24,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from graphwright.errors import GraphwrightError, RanksDiffer
+from graphwright.run.processes.lost import naming_lost_ranks
 from graphwright.run.processes.notices import notice_of_waiting
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ def gather_results(work: Callable[[], T]) -> list[T]:
     answers: list[dict[str, Any]] = []
     if size > 1:
         answer = {"result": own} if failure is None else {"error": _error_to_json(failure)}
-        with notice_of_waiting(rank):
+        with notice_of_waiting(rank), naming_lost_ranks(rank, "while ranks agreed"):
             answers = [json.loads(data) for data in _all_gather(json.dumps(answer).encode())]
     if failure is not None:  # its own error first: that one still has its traceback
         raise failure

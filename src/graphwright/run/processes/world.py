@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from graphwright.errors import InvalidWorld
+from graphwright.run.processes.lost import watching_connections
 from graphwright.run.processes.peers import refuse_strangers
 from graphwright.run.processes.rendezvous import (
     Backend,
@@ -139,14 +140,15 @@ def _join(variables: Variables, device: str | None, timeout: float) -> World:
     if is_loopback(variables.address) and loopback is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     try:
-        torch.distributed.init_process_group(
-            backend,
-            store=store,
-            rank=variables.rank,
-            world_size=variables.size,
-            timeout=timedelta(seconds=timeout),
-            device_id=place if backend == "nccl" else None,
-        )
+        with watching_connections():
+            torch.distributed.init_process_group(
+                backend,
+                store=store,
+                rank=variables.rank,
+                world_size=variables.size,
+                timeout=timedelta(seconds=timeout),
+                device_id=place if backend == "nccl" else None,
+            )
     except RuntimeError as error:
         raise InvalidWorld(
             f"rank {variables.rank} of {variables.size} has met all others, and {backend} cannot "

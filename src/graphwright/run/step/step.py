@@ -34,6 +34,7 @@ from graphwright.run.processes import (
     digest_tensors,
     gather_results,
     is_check_due,
+    naming_lost_ranks,
     notice_of_compiling,
 )
 from graphwright.run.program import (
@@ -127,7 +128,7 @@ class Step:
         held.clear()  # nobody else may hold what is read last: it is free then
         seed = self.seed + 1_000_003 * self.num_steps
         try:
-            with self._told_if_long():
+            with self._told_if_long(), self._told_if_lost():
                 updates, results = run_module(self._run, given, seed)
         except BaseException:
             if self.links is not None:
@@ -139,6 +140,9 @@ class Step:
             # what schedulers look at before they warn
             self.optimizer._opt_called = True  # type: ignore[attr-defined]
         return self._whole_loss(results)
+
+    def _told_if_lost(self) -> AbstractContextManager[None]:
+        return naming_lost_ranks(self.world.rank, f"in step {self.num_steps + 1}")
 
     def _check_labels(self, named: Mapping[str, torch.Tensor]) -> None:
         """Refuse indices out of range."""
