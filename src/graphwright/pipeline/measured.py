@@ -9,7 +9,7 @@ measured in the next round, and stays only if the measurement agrees.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphwright.ir import Graph
 from graphwright.machine import Cluster, Store, num_cores
@@ -39,27 +39,41 @@ def plan_measured(
     graph: Graph, on: Cluster, store: Store, *, baselines: Sequence[str], report: Progress
 ) -> MeasuredFrontier:
     """Measure on processes of this machine what the plans need, and plan by that."""
-
-    def plan_again() -> Frontier:
-        costs = CostModel(store)  # reads what is in the store now
-        return plan(graph, on, costs=costs, baselines=tuple(baselines), report=report)
-
-    plan_again()  # compiles the search, so that nothing else runs while transfers are timed
-    report(f"timing transfers between {on.num_devices} processes", 0, 0)
+    _plan(graph, on, store, baselines, report)  # compiles the search: nothing else runs while
+    report(f"timing transfers between {on.num_devices} processes", 0, 0)  # transfers are timed
     links = measure_local(on, store=store, sizes=SIZES, repeats=REPEATS, sweeps=SWEEPS)
-    frontier = plan_again()
     if on.num_devices > num_cores():
         note = (
             f"{on.num_devices} processes take turns on {num_cores()} cores, so what operators take "
             "goes by formulas"
         )
+        frontier = _plan(graph, on, store, baselines, report)
         return MeasuredFrontier(frontier=frontier, num_links=len(links), num_calls=0, notes=(note,))
+    planned = plan_by_calls(graph, on, store, device=on.name, baselines=baselines, report=report)
+    return replace(planned, num_links=len(links))
+
+
+def plan_by_calls(
+    graph: Graph,
+    on: Cluster,
+    store: Store,
+    *,
+    device: str,
+    baselines: Sequence[str],
+    report: Progress,
+) -> MeasuredFrontier:
+    """Plan, measure the calls of the plans on a device of this machine, and plan again by that.
+
+    `device` is what to measure on, as "local:2", and has to be like those of the cluster.
+    """
+    frontier = _plan(graph, on, store, baselines, report)
     num_calls = num_left = 0
     for _ in range(ROUNDS):
         calls = [call for each in _plans(frontier) for call in calls_of_plan(graph, each)]
         measured = calibrate(
             calls,
-            device=on.name,
+            device=device,
+            figures=on.devices[0],
             store=store,
             seconds=CALL_SECONDS,
             progress=lambda done, total, op: report(f"timing {op}", done, total),
@@ -68,11 +82,16 @@ def plan_measured(
         if not measured.num_new:
             break
         num_calls += measured.num_new
-        frontier = plan_again()
+        frontier = _plan(graph, on, store, baselines, report)
     notes = (f"{num_left} calls could not be timed and go by formulas",) if num_left else ()
-    return MeasuredFrontier(
-        frontier=frontier, num_links=len(links), num_calls=num_calls, notes=notes
-    )
+    return MeasuredFrontier(frontier=frontier, num_links=0, num_calls=num_calls, notes=notes)
+
+
+def _plan(
+    graph: Graph, on: Cluster, store: Store, baselines: Sequence[str], report: Progress
+) -> Frontier:
+    costs = CostModel(store)  # reads what is in the store now
+    return plan(graph, on, costs=costs, baselines=tuple(baselines), report=report)
 
 
 def _plans(frontier: Frontier) -> Iterator[Plan]:
