@@ -2,6 +2,7 @@
 
 from graphwright.capture.decompose import (  # they register what they define
     attention,
+    drawing,
     experts,
     losses,
     normalisation,

@@ -33,6 +33,7 @@ from graphwright.capture.record.functional import VALUE, stamp, stamped
 from graphwright.capture.record.pairs import on_pairs, set_pair
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.tape import Entry, Tape, Value
+from graphwright.describe import is_described
 from graphwright.errors import (
     MismatchedTypes,
     UnsupportedModel,
@@ -131,7 +132,8 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         if not all(isinstance(t, FakeTensor) for t in tensors):  # constants take part
             if func in _LIFTS:
                 return self.constants.lift(tensors[0])
-            if not any(isinstance(t, FakeTensor) for t in tensors):
+            drawn = torch.Tag.nondeterministic_seeded in func.tags  # anew in every step
+            if not drawn and not any(isinstance(t, FakeTensor) for t in tensors):
                 return self.constants.compute(func, tensors, args, kwargs)
             args, kwargs = self.constants.lift_all(func, args, kwargs)
         if func is aten._local_scalar_dense.default:
@@ -188,6 +190,12 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
                 raise UnsupportedModel(
                     f"{operator_name(func)} draws from a generator of its own; use the "
                     "default generator"
+                )
+            if not is_described(operator_name(func)):
+                raise UnsupportedModel(
+                    f"{operator_name(func)} draws random numbers and has no description, so every "
+                    "device would draw others; draw with torch.rand, randn, bernoulli or "
+                    "multinomial, or describe it (docs/describing-operators.md)"
                 )
             self._draw(func, arguments, result)
         else:
