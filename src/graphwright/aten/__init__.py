@@ -7,6 +7,7 @@ from graphwright.aten.batches import (
     call,
     map_named,
     map_tensors,
+    named_arguments,
     named_tensors,
     own_loss,
     refuse_arrays,

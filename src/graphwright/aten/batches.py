@@ -3,7 +3,7 @@
 inputs=x                inputs.0                   model(x)
 inputs=(x, y)           inputs.0, inputs.1         model(x, y)
 inputs={"a": x}         inputs.a                   model(a=x), any mapping
-inputs=Sample(a=x)      inputs.a                   model(Sample(a=x)), a dataclass
+inputs=Sample(a=x)      inputs.a                   model(Sample(a=x)), a dataclass or named tuple
 targets=t               targets.0                  loss_fn(output, t)
 nested                  inputs.0.1, inputs.a.b     passed as it is
 """
@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import torch
 
 from graphwright.errors import InvalidBatch
 
+Plain = bool | int | float | str
+"""What a batch may hold beside tensors and is part of the graph."""
 BatchDim = int | Mapping[str, int | None]
 """The dim of samples in all tensors of a batch, or by name (0 for others; None: it has none)."""
 
@@ -57,11 +60,29 @@ def _parts(tree: Any) -> list[tuple[Any, Any]]:
     """What a container holds, by key; nothing for all that is no container."""
     if isinstance(tree, Mapping):
         return list(tree.items())
+    if _is_named_tuple(tree):
+        return list(zip(tree._fields, tree, strict=True))
     if isinstance(tree, (tuple, list)):
         return list(enumerate(tree))
     if is_dataclass(tree) and not isinstance(tree, type):
         return [(field.name, getattr(tree, field.name, None)) for field in fields(tree)]
     return []
+
+
+def _is_named_tuple(tree: Any) -> bool:
+    return isinstance(tree, tuple) and hasattr(tree, "_fields")
+
+
+def named_arguments(inputs: Any, targets: Any) -> dict[str, Plain]:
+    """The numbers, flags and words beside the tensors of a batch, by name."""
+    return {**dict(_arguments("inputs", inputs)), **dict(_arguments("targets", targets))}
+
+
+def _arguments(path: str, tree: Any) -> Iterator[tuple[str, Plain]]:
+    if isinstance(tree, Plain) and not isinstance(tree, Enum):
+        yield path, tree
+    for key, value in _parts(tree):
+        yield from _arguments(f"{path}.{key}", value)
 
 
 def refuse_arrays(path: str, tree: Any) -> None:
@@ -112,7 +133,7 @@ def map_named(function: Callable[[str, torch.Tensor], torch.Tensor], prefix: str
 
 def call(model: Callable[..., Any], inputs: Any) -> Any:
     """Call the model as the form of its inputs says."""
-    if isinstance(inputs, tuple):
+    if isinstance(inputs, tuple) and not _is_named_tuple(inputs):
         return model(*inputs)
     if isinstance(inputs, Mapping):
         return model(**inputs)

@@ -17,6 +17,7 @@ from graphwright.aten import (
     OptimizerLike,
     check_autocast,
     make_optimizer,
+    named_arguments,
     split_batch,
     surrounding,
 )
@@ -121,6 +122,9 @@ def capture(
             )
         graph = record_step(recording)
     options = write_options(clip_norm, accumulate, batch_dim, autocast)
+    arguments = named_arguments(recording.inputs, recording.targets)
+    if arguments:
+        options["arguments"] = tuple(arguments.items())
     graph = apply_passes(replace(graph, options=options), passes)
     if recording.optimizer is not None and recording.constant_rates:
         _report_constant_rates(recording.optimizer)

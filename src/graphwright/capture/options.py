@@ -2,6 +2,8 @@
 
 clip_norm=1.0, accumulate=1, batch_dim={"inputs.0": 1}, autocast=torch.bfloat16
 {"clip_norm": 1.0, "batch_dim": (("inputs.0", 1),), "autocast": "bfloat16"}
+
+The numbers, flags and words beside a batch's tensors are kept too, under "arguments".
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ def write_options(
     if autocast is not None:
         options["autocast"] = str(autocast).removeprefix("torch.")
     return options
+
+
+def read_arguments(graph: Graph) -> dict[str, Attr]:
+    """The numbers, flags and words of the batch that a graph was captured with, by name."""
+    return dict(graph.options.get("arguments", ()))  # type: ignore[arg-type]
 
 
 def read_options(graph: Graph) -> dict[str, Any]:

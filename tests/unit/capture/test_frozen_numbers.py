@@ -1,5 +1,8 @@
 """Plain numbers that change with every step are told: a captured step has them as they were."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -45,3 +48,26 @@ def test_an_optimizer_that_counts_is_refused():
     batch = torch.randn(2, 3), torch.randn(2, 3)
     with pytest.raises(UnsupportedOptimizer, match="Counting keeps a plain number in its state or as an attribute"):  # fmt: skip
         gw.capture(nn.Linear(3, 3), nn.functional.mse_loss, batch, optimizer=Counting)
+
+
+class DrawsOutside(nn.Module):
+    def __init__(self, draw):
+        super().__init__()
+        self.inner, self.draw = nn.Linear(3, 3), draw
+        self.seen, self.words = np.zeros(2), bytearray(b"ab")
+
+    def forward(self, x):
+        self.seen += 1
+        self.words += b"c"
+        return self.inner(x).sum() * self.draw()
+
+
+@pytest.mark.parametrize(
+    ("draw", "whose"), [(random.random, "Python's random"), (np.random.rand, "numpy.random")]
+)
+def test_draws_from_other_generators_are_told(draw, whose):
+    model, before = DrawsOutside(draw), (random.getstate(), np.random.get_state()[1].tolist())
+    with pytest.warns(FrozenNumber, match=f"draws from {whose}, so every captured step has"):
+        gw.capture(model, None, torch.randn(2, 3))
+    assert before == (random.getstate(), np.random.get_state()[1].tolist())
+    assert model.seen.tolist() == [0, 0] and model.words == b"ab"

@@ -10,3 +10,4 @@ from graphwright.capture.decompose import (  # they register what they define
     strided,
 )
 from graphwright.capture.decompose.composites import DECOMPOSITIONS
+from graphwright.capture.decompose.masking import MaskedAssignment

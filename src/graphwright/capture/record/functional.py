@@ -22,7 +22,7 @@ from torch._ops import OpOverload
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from graphwright.aten import aten
-from graphwright.capture.record.restore import Snapshot
+from graphwright.capture.record.restore import Generators, Snapshot
 from graphwright.capture.record.tape import Value
 from graphwright.errors import MismatchedTypes, MutatedGlobal
 
@@ -132,7 +132,7 @@ def swapped(
     next step; `read` holds the `id` of each constant that was read. One that is only replaced (a
     weight that a hook computes anew before each call) is not needed there.
     """
-    snapshot = Snapshot(model)
+    snapshot, generators = Snapshot(model), Generators()
     try:
         for module in model.modules():
             tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
@@ -142,8 +142,10 @@ def swapped(
                         table[name] = replacements[id(tensor)]
         yield
         replaced, counted = snapshot.replaced(read), snapshot.counted()
+        drawn = generators.drawn()
     finally:
         snapshot.restore()
+        generators.restore()
     if replaced:
         raise MutatedGlobal(
             f"the step reads {', '.join(replaced)} and assigns a new tensor to it, which is "
@@ -158,7 +160,16 @@ def swapped(
             FrozenNumber,
             stacklevel=2,
         )
+    if drawn:
+        warnings.warn(
+            f"the step draws from {' and '.join(drawn)}, so every captured step has the numbers of "
+            "this one. Draw from PyTorch (torch.rand), or switch off what is random in the model's "
+            "configuration (transformers' SpecAugment: model.config.apply_spec_augment = False)",
+            FrozenNumber,
+            stacklevel=2,
+        )
 
 
 class FrozenNumber(UserWarning):
-    """A module counts with an ordinary number: a captured step has in every step the first one."""
+    """A module counts with an ordinary number, or draws one from Python's or NumPy's generator: a
+    captured step has in every step the first one."""

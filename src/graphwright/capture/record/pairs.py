@@ -89,6 +89,8 @@ def _shaped(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
         if name in ("size", "input_sizes"):
             bound[name] = [*value, 2]
             rank = len(value) if name == "input_sizes" else rank
+        elif name == "dtype" and value is not None:
+            bound[name] = value.to_real()
         elif name == "repeats":
             bound[name] = [*value, 1]
         elif name in ("dim", "dims", "dim0", "dim1"):

@@ -6,12 +6,13 @@
 What a model holds is reached through attributes, slots, mappings, lists, sets and tuples, of
 modules and of any other object: configurations, caches, dataclasses. Not reached are tensors,
 classes, functions, and objects of the standard library that are no containers (locks, loggers,
-files). Only what has changed is written, by the methods of the built-in type, since a subclass may
-forbid writing.
+files). Arrays of NumPy are copied. Only what has changed is written, by the methods of the built-in
+type, since a subclass may forbid writing.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator
@@ -19,12 +20,15 @@ from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from graphwright.aten import is_number
 
 _LEAVES = (str, bytes, int, float, complex, type(None), type, torch.Tensor, torch.dtype)
+_LARGEST_COPY = 64 << 20
+"""Bytes of an array that is copied, to be put back."""
 _TABLES = ("_modules", "_parameters", "_buffers")
 Contents = tuple[Any, ...]
 """What an object holds: keys and values in turn, or values alone."""
@@ -79,6 +83,27 @@ class Snapshot:
                 held.write(held.before)
 
 
+class Generators:
+    """Where Python's and NumPy's own generators are now."""
+
+    def __init__(self) -> None:
+        self._python, self._numpy = random.getstate(), np.random.get_state()
+
+    def drawn(self) -> list[str]:
+        """Those that something was drawn from, in words."""
+        now, before = np.random.get_state(), self._numpy
+        same = all(np.array_equal(a, b) for a, b in zip(now, before, strict=True))
+        return [
+            *(["Python's random"] if random.getstate() != self._python else []),
+            *(["numpy.random"] if not same else []),
+        ]
+
+    def restore(self) -> None:
+        """Put them back."""
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+
+
 class _Held:
     """One object with what it held; `read` and `write` go past its own methods."""
 
@@ -110,6 +135,31 @@ class _Held:
             yield self.path if name in _TABLES else f"{self.path}.{name}".lstrip("."), value
 
 
+class _Copied(_Held):
+    """An array of NumPy or of bytes, whose elements are no objects: a copy of them."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str, array: bytearray | np.ndarray) -> None:
+        def fill(contents: Contents) -> None:
+            array[:] = contents[0]
+
+        def fill_scalar(contents: Contents) -> None:
+            array[()] = contents[0]  # type: ignore[call-overload]
+
+        has_dims = isinstance(array, bytearray) or array.ndim > 0
+        super().__init__(path, lambda: (array.copy(),), fill if has_dims else fill_scalar, False)
+
+    def has_changed(self) -> bool:
+        (now,), (before,) = self.read(), self.before
+        return bool(
+            now != before if isinstance(now, bytearray) else now.tobytes() != before.tobytes()
+        )
+
+    def parts(self, contents: Contents | None = None) -> Iterator[tuple[str, Any]]:
+        return iter(())
+
+
 def _contents(path: str, thing: Any) -> Iterator[_Held]:
     """What an object holds as a container, in its attributes and in its slots."""
     if isinstance(thing, dict):
@@ -135,6 +185,11 @@ def _contents(path: str, thing: Any) -> Iterator[_Held]:
             deque.extend(thing, contents)
 
         yield _Held(path, lambda: tuple(deque.__iter__(thing)), fill_deque, False)
+    elif isinstance(thing, bytearray) or (
+        isinstance(thing, np.ndarray) and thing.flags.writeable and thing.nbytes <= _LARGEST_COPY
+    ):
+        yield _Copied(path, thing)
+        return
     kind = type(thing)
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind is not SimpleNamespace:
         return

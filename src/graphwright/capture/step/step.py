@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.aten import call, casting, named_tensors, without_autocast
+from graphwright.capture.decompose import MaskedAssignment
 from graphwright.capture.record import Functionalisation, Recorder, assemble, swapped, value_of
 from graphwright.capture.recurrent import unrolled
 from graphwright.capture.step.declare import collect, declare
@@ -85,6 +86,7 @@ def _untouched_settings() -> Iterator[None]:
         with (
             torch.compiler.set_stance("force_eager"),
             mock.patch.object(torch.compiler, "_is_compiling_flag", True),
+            MaskedAssignment(),
         ):
             yield
     finally:

@@ -16,11 +16,13 @@ import torch
 
 from graphwright.aten import (
     learning_rates,
+    named_arguments,
     named_tensors,
     rate_label,
     refuse_arrays,
     split_batch,
 )
+from graphwright.capture import read_arguments
 from graphwright.errors import BatchMismatch
 from graphwright.ir import Graph, Role
 from graphwright.plans import Box, Program
@@ -36,6 +38,21 @@ def name_batch(batch: Any, has_targets: bool) -> dict[str, torch.Tensor]:
     refuse_arrays("inputs", inputs)
     refuse_arrays("targets", targets)
     return {**dict(named_tensors("inputs", inputs)), **dict(named_tensors("targets", targets))}
+
+
+def check_arguments(batch: Any, has_targets: bool, graph: Graph) -> None:
+    """Refuse other numbers, flags and words beside the tensors than the graph was captured with."""
+    given = named_arguments(*split_batch(batch, has_targets=has_targets))
+    captured = read_arguments(graph)
+    for name in sorted(given.keys() | captured.keys()):
+        if name not in captured or given.get(name) != captured[name]:
+            now = repr(given[name]) if name in given else "left out"
+            then = f"with {captured[name]!r}" if name in captured else "without it"
+            raise BatchMismatch(
+                f"{name} is {now}, but the step was captured {then}: what is no tensor is part of "
+                "the graph. If it changes from batch to batch, give it as a tensor, in the batch "
+                "that is captured too; if not, capture and plan with this value"
+            )
 
 
 def cut_batch(

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from graphwright.aten import map_named, split_batch, without_autocast
+from graphwright.capture import read_arguments
 from graphwright.errors import GraphwrightError, PlanMismatch
 from graphwright.ir import Graph, Role
 
@@ -56,13 +57,17 @@ def _compare(graph: Graph, capture: Capture, example: Any) -> None:
 def _example(graph: Graph, has_targets: bool, device: torch.device) -> Any:
     """A batch without values that has the graph's names: tuples for numbers, dicts for words."""
     tree: dict[str, Any] = {"inputs": {}, "targets": {}}
-    for name in graph.inputs:
-        if graph.tensors[name].role is Role.INPUT:
-            *path, last = name.split(".")
-            place = tree
-            for part in path:
-                place = place.setdefault(part, {})
-            place[last] = _without_values(graph, name, device)
+    given: dict[str, Any] = {
+        name: _without_values(graph, name, device)
+        for name in graph.inputs
+        if graph.tensors[name].role is Role.INPUT
+    }
+    for name, value in {**given, **read_arguments(graph)}.items():
+        *path, last = name.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = value
     inputs = _sequence(tree["inputs"])
     if not has_targets:
         return inputs
@@ -74,8 +79,9 @@ def _sequence(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     inner = {key: _sequence(value) for key, value in tree.items()}
-    if list(inner) == [str(number) for number in range(len(inner))]:
-        return tuple(inner.values())
+    numbers = [str(number) for number in range(len(inner))]
+    if set(inner) == set(numbers):
+        return tuple(inner[number] for number in numbers)
     return inner
 
 

@@ -44,7 +44,13 @@ from graphwright.run.program import (
     may_use_cuda_graph,
     run_module,
 )
-from graphwright.run.step.batch import compare_given, cut_batch, find_rates, name_batch
+from graphwright.run.step.batch import (
+    check_arguments,
+    compare_given,
+    cut_batch,
+    find_rates,
+    name_batch,
+)
 from graphwright.run.step.held import Held
 from graphwright.run.step.initial import initial_parts
 from graphwright.run.step.labels import find_labels
@@ -115,6 +121,7 @@ class Step:
             self._check_first = None
         rates = self._rates()
         named = name_batch(batch, self.has_targets)
+        check_arguments(batch, self.has_targets, self.graph)
         part = cut_batch(named, self.graph, self.program, self.world)
         if self.links is not None and is_check_due(self._num_calls):
             check = partial(self._check_labels, named)
