@@ -12,6 +12,11 @@ import dgl
 import dgl.function as fn
 from dgl import DGLGraph
 from dgl.ops import edge_softmax
+from dgl.nn import GraphConv
+from dgl.nn.pytorch import GATConv
+from dgl.nn.functional import edge_softmax as same_softmax
+import dgl.nn.pytorch as dglnn
+assert dglnn.GraphConv is GraphConv and same_softmax is edge_softmax
 import graphwright.gnn.function
 assert dgl is graphwright.gnn and fn is graphwright.gnn.function
 assert isinstance(fn.copy_u("h", "m"), graphwright.gnn.function.MessageFunction)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphwright.gnn.graph.message import MessagePassing
 from graphwright.gnn.graph.mutation import Mutation
-from graphwright.gnn.storage import DGLError, Frame
+from graphwright.gnn.storage import DGLError, Frame, Metagraph
 
 
 class DGLGraph(Mutation, MessagePassing):
@@ -18,6 +18,18 @@ class DGLGraph(Mutation, MessagePassing):
 
     `graph`, `heterograph`, `create_block` and the converters make one.
     """
+
+    def __getitem__(self, key: Any) -> DGLGraph:
+        """The edges of one type, between its node types; features are shared."""
+        at = self.meta.edge(key)
+        src, dst = self.meta.ends[at]
+        places = [src] if src == dst else [src, dst]
+        sides = 1 if self.is_block else None
+        meta = Metagraph(
+            tuple(self.meta.ntypes[place] for place in places), (self.meta.etypes[at],), sides
+        )
+        frames = [self._node_frames[place] for place in places]
+        return type(self)(meta, [self._relations[at]], frames, [self._edge_frames[at]])
 
     # Many graphs as one.
 
