@@ -93,14 +93,15 @@ class GraphConv(nn.Module):
         if weight is not None and self.weight is not None:
             raise DGLError("an external weight was given, but the layer has its own: weight=False")
         matrix = self.weight if weight is None else weight
+        early = matrix is not None and self._in_feats > self._out_feats
+        if matrix is not None and early:
+            x = x @ matrix  # before the scaling, which is then of fewer numbers
         if self._norm in ("left", "both"):
             exponent = -0.5 if self._norm == "both" else -1.0
             x = x * degree_power(relation.out_degrees(), exponent, x)
-        if matrix is not None and self._in_feats > self._out_feats:
-            out = propagate(relation, x @ matrix, edge_weight)
-        else:
-            out = propagate(relation, x, edge_weight)
-            out = out if matrix is None else out @ matrix
+        out = propagate(relation, x, edge_weight)
+        if matrix is not None and not early:
+            out = out @ matrix
         if self._norm in ("right", "both"):
             exponent = -0.5 if self._norm == "both" else -1.0
             out = out * degree_power(relation.in_degrees(), exponent, out)
