@@ -4,8 +4,8 @@
 
 The import system would otherwise load a second copy of `dgl.function` from this package's folder,
 with classes of its own. So importing the package adds a finder that answers for every module under
-an alias of it, `dgl.nn` as `graphwright.gnn.nn`, and for DGL's names of frameworks,
-`dgl.nn.pytorch` as `graphwright.gnn.nn`.
+an alias of it, `dgl.nn` as `graphwright.gnn.nn`, and for DGL's finer division: `dgl.nn.pytorch` and
+`dgl.nn.pytorch.conv` are `graphwright.gnn.nn` as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-_FRAMEWORK = ".pytorch"
+_HOMES = {
+    "base": "storage", "convert": "graph", "nn.conv": "nn", "nn.glob": "nn", "nn.hetero": "nn",
+    "nn.softmax": "nn", "nn.utils": "nn", "readout": "graph", "subgraph": "graph", "udf": "graph",
+}  # fmt: skip
+"""Modules of DGL whose names are offered by another one here."""
 
 
 class _Finder(MetaPathFinder):
@@ -34,7 +38,8 @@ class _Finder(MetaPathFinder):
         module = sys.modules.get(alias)
         if not rest or alias == self.package or getattr(module, "__name__", None) != self.package:
             return None
-        real = f"{self.package}.{rest}".replace(_FRAMEWORK, "")
+        rest = rest.replace(".pytorch", "")
+        real = f"{self.package}.{_HOMES.get(rest, rest)}"
         return ModuleSpec(fullname, _Loader(real)) if find_spec(real) is not None else None
 
 
