@@ -24,9 +24,7 @@ from graphwright.gnn.storage import InvalidFunction, Relation
 _ENDS = {"u": "u", "v": "v", "e": "e", "src": "u", "dst": "v", "edge": "e"}
 
 
-def gspmm(
-    g: DGLGraph, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None
-) -> Tensor:
+def gspmm(g: DGLGraph, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Any:
     """Messages of a source feature (lhs) and an edge feature (rhs), reduced at destinations.
 
     `op` is add, sub, mul, div, copy_lhs or copy_rhs; `reduce_op` sum, mean, max or min.
@@ -41,9 +39,9 @@ def gspmm(
 
 
 def gsddmm(
-    g: DGLGraph, op: str, lhs_data: Tensor | None, rhs_data: Tensor | None,
+    g: DGLGraph, op: str, lhs_data: Any, rhs_data: Any,
     lhs_target: str = "u", rhs_target: str = "v",
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """A value for each edge, of features at two ends: u, v or e."""
     relation, lhs, rhs = g.relation(), _ENDS[lhs_target], _ENDS[rhs_target]
     if op in ("copy_lhs", "copy_u"):

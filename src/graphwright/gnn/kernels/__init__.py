@@ -1,7 +1,12 @@
 """Fused kernels over one relation: messages are computed and reduced, and never stored."""
 
 from graphwright.gnn.kernels.broadcast import result_shape
-from graphwright.gnn.kernels.fused import Operand
-from graphwright.gnn.kernels.messages import OPERATORS, REDUCTIONS, gsddmm, gspmm
+from graphwright.gnn.kernels.messages import (
+    OPERATORS,
+    REDUCTIONS,
+    Operand,
+    edge_softmax,
+    gsddmm,
+    gspmm,
+)
 from graphwright.gnn.kernels.segments import gather_mm, segment_mm, segment_reduce
-from graphwright.gnn.kernels.softmax import edge_softmax

@@ -31,7 +31,8 @@ def segment_reduce(seglen: Tensor, value: Tensor, reducer: str = "sum") -> Tenso
         made_csc=Compressed(indptr, rows),
         made_coo=(rows, rows_of(indptr)),
     )
-    return gspmm(relation, "copy", reducer, (value, "u"))
+    reduced: Tensor = gspmm(relation, "copy", reducer, (value, "u"))
+    return reduced
 
 
 def segment_mm(a: Tensor, b: Tensor, seglen_a: Tensor) -> Tensor:

@@ -18,22 +18,15 @@ from torch import Tensor
 from graphwright.gnn.kernels import choice
 from graphwright.gnn.kernels.fused import sum_messages
 from graphwright.gnn.kernels.threads import over_rows
-from graphwright.gnn.storage import FeatureMismatch, Relation
+from graphwright.gnn.storage import Relation
 from graphwright.tasks import reassociated, unowned
 
 U = np.uint64
 
 
-def edge_softmax(relation: Relation, scores: Tensor, norm_by: str = "dst") -> Tensor:
-    """Softmax of scores over the edges into each destination, or out of each source."""
-    if norm_by not in ("dst", "src"):
-        raise FeatureMismatch(f'norm_by has to be "dst" or "src". Got {norm_by!r}.')
-    if scores.dim() == 0 or len(scores) != relation.num_edges:
-        raise FeatureMismatch(
-            f"Expect one score for each of {relation.num_edges} edges. Got shape "
-            f"{list(scores.shape)}."
-        )
-    made = _Softmax.apply(relation if norm_by == "dst" else relation.reverse, scores)
+def fused_softmax(relation: Relation, scores: Tensor) -> Tensor:
+    """Softmax of scores over the edges into each destination."""
+    made = _Softmax.apply(relation, scores)
     assert isinstance(made, Tensor)
     return made
 
