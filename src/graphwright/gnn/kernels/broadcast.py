@@ -85,6 +85,19 @@ def flat_index(shape: Shape, space: Shape) -> Any:
     return np.broadcast_to(numbers, space).reshape(-1).copy()
 
 
+@lru_cache(maxsize=256)
+def reduction_tables(a: Shape, b: Shape, out: Shape) -> tuple[Any, Any, int]:
+    """For each number of a result, the places of the numbers that are added up in it.
+
+    Two tables [result x reduced] of places in rows of a and b, flat, and how many are reduced.
+    """
+    space = tuple(np.broadcast_shapes(a, b, out))
+    order = np.argsort(flat_index(out, space), kind="stable")
+    reduced = prod(space) // max(prod(out), 1)
+    first, second = (flat_index(shape, space)[order].astype(np.int32) for shape in (a, b))
+    return first, second, max(reduced, 1)
+
+
 def _same(shape: Shape, dim: int) -> bool:
     return shape[dim] != 1
 

@@ -12,6 +12,8 @@ kernels do, elsewhere PyTorch's general operators.
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from typing import Any
 
@@ -32,7 +34,8 @@ def contract(
 ) -> Tensor:  # fmt: skip
     """Sum over edges at a node, or one result for each edge."""
     if a.device.type != "cpu":
-        return eager.contract(relation, op, a, a_end, b, b_end, out_end, out_shape)
+        made: Tensor = _elsewhere(a).contract(relation, op, a, a_end, b, b_end, out_end, out_shape)
+        return made
     if relation.num_edges:
         if op == "copy" and tuple(a.shape[1:]) == out_shape and a_end != out_end:
             if out_end == "e":
@@ -60,11 +63,21 @@ def extreme(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The largest or least message into each destination, and its edge; 0 and -1 without edges."""
     if a.device.type != "cpu":
-        return eager.extreme(relation, op, a, a_end, b, b_end, least, out_shape)
+        pair: tuple[Tensor, Tensor] = _elsewhere(a).extreme(
+            relation, op, a, a_end, b, b_end, least, out_shape
+        )
+        return pair
     wide_a, wide_b = _widened(a), None if b is None else _widened(b)
     array = None if wide_b is None else _numpy(wide_b)
     out, chosen = cpu.extreme(relation, op, _numpy(wide_a), a_end, array, b_end, least, out_shape)
     return torch.from_numpy(out).to(a.dtype), torch.from_numpy(chosen)
+
+
+def _elsewhere(a: Tensor) -> Any:
+    """The kernels of a device that is not a CPU."""
+    if a.device.type == "cuda" and a.is_floating_point() and find_spec("triton") is not None:
+        return import_module("graphwright.gnn.kernels.gpu")
+    return eager
 
 
 def _is_weighted(

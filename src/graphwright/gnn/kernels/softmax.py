@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from graphwright.gnn.kernels import choice
+from graphwright.gnn.kernels.cpu import over_rows
 from graphwright.gnn.kernels.fused import sum_messages
-from graphwright.gnn.kernels.threads import over_rows
 from graphwright.gnn.storage import Relation
 from graphwright.tasks import reassociated, unowned
 

@@ -11,7 +11,7 @@ Features are flat, with `wide` numbers for each. The iteration space of one edge
 Steps are 0 or 1. With `o_step` 0 a run is summed up: that is u_dot_v, and the gradient of an
 operand that was broadcast. Rows are disjoint between threads, so results do not depend on their
 number. Runs are short (16 numbers for each head of attention), so the common operators go eight
-numbers at a time (`kernels.lanes`).
+numbers at a time (`cpu.lanes`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.gnn.kernels.lanes import copy8, dot8, prefetch, scale8, times8
+from graphwright.gnn.kernels.cpu.lanes import copy8, dot8, prefetch, scale8, times8
 from graphwright.tasks import reassociated, reassociated_inline, unowned
 
 COPY, ADD, SUB, MUL, DIV, RSUB, RDIV = range(7)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.gnn.kernels.broadcast import Layout, Shape, layout
-from graphwright.gnn.kernels.loops import EDGE, OTHER, ROW, extreme_rows, sum_rows
-from graphwright.gnn.kernels.threads import over_rows
+from graphwright.gnn.kernels.cpu.loops import EDGE, OTHER, ROW, extreme_rows, sum_rows
+from graphwright.gnn.kernels.cpu.threads import over_rows
 from graphwright.gnn.storage import Compressed, Relation
 
 Array = NDArray[Any]
