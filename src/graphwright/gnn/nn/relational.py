@@ -231,4 +231,5 @@ class HeteroEmbedding(nn.Module):
 
 def _key(etype: Any) -> str:
     name = etype if isinstance(etype, str) else ":".join(etype)
-    return name.replace(".", "_dot_")
+    name = name.replace(".", "_dot_")
+    return f"{name}_" if hasattr(nn.ModuleDict, name) else name  # "to" is taken by torch
