@@ -67,6 +67,7 @@ from graphwright.gnn.graph import (
     unbatch,
 )
 from graphwright.gnn.ops import edge_softmax, gather_mm, segment_mm, segment_reduce
+from graphwright.gnn.sampling import sample_neighbors, seed, select_topk
 from graphwright.gnn.storage import DGLError
 from graphwright.gnn.transforms import (
     GDC,
