@@ -15,7 +15,7 @@ from torch import Tensor
 from graphwright.gnn.graph import EID, DGLGraph, row_entries
 from graphwright.gnn.sampling.generator import next_seed
 from graphwright.gnn.sampling.rows import choose_entries
-from graphwright.gnn.storage import Compressed, DGLError, EdgeType, FeatureMismatch, Frame
+from graphwright.gnn.storage import Compressed, DGLError, EdgeType, FeatureMismatch, Frame, Relation
 from graphwright.gnn.transforms import nodes_by_type
 
 _NOTHING = np.empty(0, np.int64)
@@ -42,8 +42,8 @@ def sample_neighbors(
     fanouts = _by_edge_type(g, fanout, "Fan-out")
     banned = _excluded(g, exclude_edges)
 
-    def choose(etype: EdgeType, form: Compressed, rows: Tensor) -> Tensor:
-        chosen, _ = choose_entries(
+    def choose(etype: EdgeType, form: Compressed, rows: Tensor) -> tuple[Tensor, Tensor]:
+        chosen = choose_entries(
             form.indptr.numpy(),
             _NOTHING if form.edge_ids is None else form.edge_ids.numpy(),
             rows.numpy(),
@@ -53,7 +53,10 @@ def sample_neighbors(
             banned.get(etype, _NOTHING),
             next_seed(),
         )
-        return torch.from_numpy(chosen)
+        if chosen is None:
+            raise DGLError(f"'{prob}' of {etype} has weights that are negative or not finite.")
+        entries, counts = map(torch.from_numpy, chosen)
+        return entries, torch.repeat_interleave(torch.arange(len(rows)), counts)
 
     made = _choose_edges(g, nodes, edge_dir, choose, copy_ndata, copy_edata)
     return made if output_device is None else made.to(output_device)
@@ -75,7 +78,7 @@ def select_topk(
     if nodes is None:
         nodes = {ntype: g.nodes(ntype) for ntype in g.ntypes}
 
-    def choose(etype: EdgeType, form: Compressed, rows: Tensor) -> Tensor:
+    def choose(etype: EdgeType, form: Compressed, rows: Tensor) -> tuple[Tensor, Tensor]:
         entries, place = row_entries(form.indptr, rows)
         values = g.edge_frame(etype)[weight].reshape(-1).cpu()
         if len(values) != g.num_edges(etype):
@@ -88,10 +91,11 @@ def select_topk(
         order = order[torch.argsort(place[order], stable=True)]
         entries, place = entries[order], place[order]
         if counts[etype] < 0:
-            return entries
+            return entries, place
         starts = torch.searchsorted(place, torch.arange(len(rows)))
         rank = torch.arange(len(place)) - starts[place]
-        return entries[rank < counts[etype]]
+        kept = rank < counts[etype]
+        return entries[kept], place[kept]
 
     made = _choose_edges(g, nodes, edge_dir, choose, copy_ndata, copy_edata)
     return made if output_device is None else made.to(output_device)
@@ -101,11 +105,14 @@ def _choose_edges(
     g: DGLGraph,
     nodes: Any,
     edge_dir: str,
-    choose: Callable[[EdgeType, Compressed, Tensor], Tensor],
+    choose: Callable[[EdgeType, Compressed, Tensor], tuple[Tensor, Tensor]],
     copy_ndata: bool,
     copy_edata: bool,
 ) -> DGLGraph:
-    """A graph of the edges that `choose` finds in the rows of the nodes given, type by type."""
+    """A graph of the edges that `choose` finds in the rows of the nodes given, type by type.
+
+    It returns entries of the rows, and the place of each one's row.
+    """
     if g.is_block:
         raise DGLError(
             "Sampling from a block is not allowed; sample from the graph it was made of."
@@ -118,12 +125,18 @@ def _choose_edges(
         relation = g.relation(etype)
         rows = wanted.get(etype[2] if edge_dir == "in" else etype[0])
         if rows is None or len(rows) == 0:
-            edges = relation.any_ids[:0]
+            edges = others = own = relation.any_ids[:0]
         else:
-            form = relation.csc if edge_dir == "in" else relation.csr
-            entries = choose(etype, form.convert(device="cpu"), rows.cpu()).to(g.device)
-            edges = form.numbered()[entries] if form.edge_ids is not None else entries.to(g.idtype)
-        relations.append(relation.take_edges(edges))
+            form = (relation.csc if edge_dir == "in" else relation.csr).convert(device="cpu")
+            entries, place = choose(etype, form, rows.cpu())
+            edges = entries.to(g.idtype) if form.edge_ids is None else form.edge_ids[entries]
+            others, own = form.indices[entries], rows.cpu()[place]
+        src, dst = (others, own) if edge_dir == "in" else (own, others)
+        ends = src.to(g.device), dst.to(g.device)
+        relations.append(
+            Relation(num_src=relation.num_src, num_dst=relation.num_dst, made_coo=ends)
+        )
+        edges = edges.to(g.device)
         old = g.edge_frame(etype)
         frames.append(old.select(edges) if copy_edata else Frame(len(edges), what="edge"))
         frames[-1][EID] = edges
@@ -164,14 +177,16 @@ def edge_weights(g: DGLGraph, prob: str | None, etype: EdgeType) -> Any:
     """The weights by which edges of a type are drawn; an empty array where all are the same."""
     frame = g.edge_frame(etype)
     if prob is None or prob not in frame:
-        return np.empty(0, np.float64)
+        return np.empty(0, np.float32)
     values = frame[prob]
     if values.dim() > 1 and values.shape[1:].numel() != 1:
         raise FeatureMismatch(
             f"'{prob}' of {etype} has to be one number for each edge. Got rows of shape "
             f"{tuple(values.shape[1:])}."
         )
-    weights = values.detach().reshape(-1).double().cpu().contiguous()
-    if len(weights) and not bool((weights >= 0).all() & weights.isfinite().all()):
-        raise DGLError(f"'{prob}' of {etype} has weights that are negative or not finite.")
-    return weights.numpy()
+    weights = values.detach().reshape(-1).cpu().contiguous()
+    if weights.dtype == torch.bool:
+        return weights.numpy().view(np.uint8)
+    return (
+        weights if weights.dtype in (torch.float32, torch.float64) else weights.double()
+    ).numpy()

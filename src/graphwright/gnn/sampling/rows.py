@@ -22,13 +22,16 @@ from graphwright.tasks import compiled, inlined
 def choose_entries(
     indptr: Any, edge_ids: Any, rows: Any, fanout: int, replace: bool, weights: Any, excluded: Any,
     seed: np.uint64,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> Any:  # fmt: skip
     """Entries chosen in some rows, one row after another, and how many of each row.
 
-    `weights` (by edge) and `excluded` (edges in ascending order) may be empty arrays.
+    `weights` (by edge) and `excluded` (edges in ascending order) may be empty arrays. None says
+    that an entry of a row has a weight which is negative or not finite.
     """
     counts = np.zeros(len(rows), np.int64)
     _count(indptr, edge_ids, rows, fanout, replace, weights, excluded, counts)
+    if len(counts) and counts.min() < 0:
+        return None
     chosen = np.empty(int(counts.sum()), np.int64)
     _choose(indptr, edge_ids, rows, replace, weights, excluded, seed, counts, chosen)
     return chosen, counts
@@ -66,6 +69,11 @@ def _count(
         if not plain:
             most = 0
             for entry in range(start, stop):
+                if len(weights):
+                    weight = weights[edge_ids[entry] if len(edge_ids) else entry]
+                    if not 0 <= weight < np.inf:
+                        counts[at] = -1
+                        return
                 if _may_take(edge_ids, weights, excluded, entry):
                     most += 1
         if fanout < 0 or (most < fanout and not replace) or most == 0:
