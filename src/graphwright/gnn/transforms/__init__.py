@@ -54,7 +54,6 @@ from graphwright.gnn.transforms.modules import (
 )
 from graphwright.gnn.transforms.neighbourhoods import (
     adjacency,
-    induced,
     khop_adj,
     khop_graph,
     khop_in_subgraph,

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphwright.gnn.graph import EID, NID, DGLGraph, row_entries
+from graphwright.gnn.graph import DGLGraph, node_subgraph, row_entries
 from graphwright.gnn.storage import DGLError, Frame, Metagraph, Relation
 from graphwright.gnn.transforms.parts import (
     count_up,
@@ -159,8 +159,8 @@ def _khop(
             found[end][relation.csr.indices[entries].long()] = True
         edge = {ntype: mask & ~reached[ntype] for ntype, mask in found.items()}
         reached = {ntype: mask | edge[ntype] for ntype, mask in reached.items()}
-    made = induced(g, {ntype: ids_where(g, m) for ntype, m in reached.items()}, relabel, store)
-    made = made if device is None else made.to(device)
+    kept = {ntype: ids_where(g, mask) for ntype, mask in reached.items()}
+    made = node_subgraph(g, kept, relabel_nodes=relabel, store_ids=store, output_device=device)
     if not relabel:
         return made
     places = {
@@ -168,37 +168,3 @@ def _khop(
         for ntype, ids in seeds.items()
     }
     return made, (places if len(g.ntypes) > 1 else places[g.ntypes[0]])
-
-
-def induced(
-    g: DGLGraph, kept: dict[str, Tensor], relabel: bool = True, store_ids: bool = True
-) -> DGLGraph:
-    """The subgraph of some nodes, in the order given, and of all edges between them."""
-    number = {}
-    for ntype, ids in kept.items():
-        number[ntype] = torch.full((g.num_nodes(ntype),), -1, dtype=g.idtype, device=g.device)
-        number[ntype][ids.long()] = count_up(g, len(ids))
-    relations, edge_frames = [], []
-    for etype in g.canonical_etypes:
-        relation = g.relation(etype)
-        src, dst = relation.coo
-        ends = number[etype[0]][src.long()], number[etype[2]][dst.long()]
-        ids = ids_where(g, (ends[0] >= 0) & (ends[1] >= 0))
-        at = ids.long()
-        relations.append(
-            Relation(
-                num_src=len(kept[etype[0]]) if relabel else relation.num_src,
-                num_dst=len(kept[etype[2]]) if relabel else relation.num_dst,
-                made_coo=(ends[0][at], ends[1][at]) if relabel else (src[at], dst[at]),
-            )
-        )
-        edge_frames.append(g.edge_frame(etype).select(ids))
-        if store_ids:
-            edge_frames[-1][EID] = ids
-    node_frames = []
-    for ntype in g.ntypes:
-        frame = g.node_frame(ntype)
-        node_frames.append(frame.select(kept[ntype]) if relabel else frame.copy())
-        if relabel and store_ids:
-            node_frames[-1][NID] = kept[ntype]
-    return g.with_parts(relations=relations, node_frames=node_frames, edge_frames=edge_frames)

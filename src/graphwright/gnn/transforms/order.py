@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.gnn.graph import EID, DGLGraph
+from graphwright.gnn.graph import EID, DGLGraph, node_subgraph
 from graphwright.gnn.storage import Compressed, DGLError, Relation, as_ids
-from graphwright.gnn.transforms.neighbourhoods import adjacency, induced
+from graphwright.gnn.transforms.neighbourhoods import adjacency
 from graphwright.gnn.transforms.parts import require_homogeneous
 
 
@@ -43,7 +43,7 @@ def reorder_graph(
             raise DGLError(
                 f'node_permute_algo has to be None, "rcmk" or "custom". Got {node_permute_algo!r}.'
             )
-    made = induced(g, {g.ntypes[0]: order}, store_ids=store_ids)
+    made = node_subgraph(g, order, store_ids=store_ids)
     src, dst = made.relation().coo
     match edge_permute_algo:
         case None:
