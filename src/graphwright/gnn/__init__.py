@@ -21,7 +21,7 @@ How it is built, from the bottom:
   of whatever a user gave, and check them.
 """
 
-from graphwright.gnn import function, nn, ops
+from graphwright.gnn import dataloading, function, nn, ops, sampling, transforms
 from graphwright.gnn.alias import install
 from graphwright.gnn.graph import (
     ALL,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from graphwright.tasks import inlined
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _source = np.random.default_rng()
+_given: ContextVar[np.random.Generator | None] = ContextVar("given", default=None)
 
 
 def seed(val: int) -> None:
@@ -29,7 +31,8 @@ def seed(val: int) -> None:
 
 def next_seed() -> np.uint64:
     """A seed for one call of a sampler."""
-    return np.uint64(_source.integers(0, 2**64, dtype=np.uint64))
+    source = _given.get() or _source
+    return np.uint64(source.integers(0, 2**64, dtype=np.uint64))
 
 
 def torch_generator() -> torch.Generator:
@@ -41,13 +44,12 @@ def torch_generator() -> torch.Generator:
 
 @contextmanager
 def seeded(*parts: int) -> Iterator[None]:
-    """Within this context samplers draw from these numbers alone."""
-    global _source
-    before, _source = _source, np.random.default_rng(parts)
+    """Within this context, and this thread, samplers draw from these numbers alone."""
+    before = _given.set(np.random.default_rng(parts))
     try:
         yield
     finally:
-        _source = before
+        _given.reset(before)
 
 
 @inlined

@@ -28,20 +28,24 @@ def zero_initializer(
 
 @dataclass(slots=True, eq=False)
 class Column:
-    """An array, or rows of one that have not been taken yet."""
+    """An array, or rows of one that have not been taken, or moved to a device, yet."""
 
     values: Any
     rows: Tensor | None = None
+    device: torch.device | None = None
 
     def read(self) -> Any:
-        """The array itself; a pending selection is made now, once."""
+        """The array itself; a pending selection or move is made now, once."""
         if self.rows is not None:
             self.values, self.rows = take_rows(self.values, self.rows), None
+        if self.device is not None:
+            self.values, self.device = self.values.to(self.device, non_blocking=True), None
         return self.values
 
     def select(self, rows: Tensor) -> Column:
         """A selection of rows, made when it is first read."""
-        return Column(self.read() if self.rows is not None else self.values, rows)
+        waiting = self.rows is not None or self.device is not None
+        return Column(self.read() if waiting else self.values, rows)
 
 
 class Frame(MutableMapping[str, Any]):
