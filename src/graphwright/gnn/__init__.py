@@ -21,7 +21,7 @@ How it is built, from the bottom:
   of whatever a user gave, and check them.
 """
 
-from graphwright.gnn import dataloading, function, nn, ops, sampling, transforms
+from graphwright.gnn import dataloading, function, nn, ops, sampling, transforms, traversal
 from graphwright.gnn.alias import install
 from graphwright.gnn.graph import (
     ALL,
@@ -129,6 +129,13 @@ from graphwright.gnn.transforms import (
     to_heterogeneous,
     to_homogeneous,
     to_simple,
+)
+from graphwright.gnn.traversal import (
+    bfs_edges_generator,
+    bfs_nodes_generator,
+    dfs_edges_generator,
+    dfs_labeled_edges_generator,
+    topological_nodes_generator,
 )
 
 install(__name__)
