@@ -21,8 +21,9 @@ How it is built, from the bottom:
   of whatever a user gave, and check them.
 """
 
-from graphwright.gnn import dataloading, function, nn, ops, sampling, transforms, traversal
+from graphwright.gnn import data, dataloading, function, nn, ops, sampling, transforms, traversal
 from graphwright.gnn.alias import install
+from graphwright.gnn.data import load_graphs, save_graphs
 from graphwright.gnn.graph import (
     ALL,
     EID,
