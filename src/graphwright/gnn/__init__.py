@@ -23,7 +23,7 @@ How it is built, from the bottom:
 
 from graphwright.gnn import data, dataloading, function, nn, ops, sampling, transforms, traversal
 from graphwright.gnn.alias import install
-from graphwright.gnn.data import load_graphs, save_graphs
+from graphwright.gnn.data import load_graphs, rand_bipartite, rand_graph, save_graphs
 from graphwright.gnn.graph import (
     ALL,
     EID,

@@ -26,9 +26,7 @@ __all__ = [
 
 def get_download_dir() -> str:
     """The folder of datasets: DGL_DOWNLOAD_DIR, by default `.dgl` in the user's own."""
-    folder = os.environ.get("DGL_DOWNLOAD_DIR") or str(Path("~/.dgl").expanduser())
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return folder
+    return os.environ.get("DGL_DOWNLOAD_DIR") or str(Path("~/.dgl").expanduser())
 
 
 def makedirs(path: str) -> None:
