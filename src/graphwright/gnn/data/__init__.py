@@ -3,6 +3,18 @@
 from graphwright.gnn.data import utils
 from graphwright.gnn.data.dataset import DGLBuiltinDataset, DGLDataset
 from graphwright.gnn.data.errors import InvalidDataFile, MissingData
+from graphwright.gnn.data.formats import (
+    CitationGraphDataset,
+    CiteseerGraphDataset,
+    CoraGraphDataset,
+    PubmedGraphDataset,
+    from_pyg,
+    read_citation_npz,
+    read_edge_list,
+    read_ogb,
+    read_ogb_split,
+    read_planetoid,
+)
 from graphwright.gnn.data.graph_files import load_graphs, load_labels, save_graphs
 from graphwright.gnn.data.motifs import BAShapeDataset, TreeCycleDataset, TreeGridDataset
 from graphwright.gnn.data.small import KarateClubDataset, MiniGCDataset
