@@ -1,6 +1,7 @@
 """Graphs from files and from formulas, and graphs to files."""
 
 from graphwright.gnn.data import utils
+from graphwright.gnn.data.csv_dataset import CSVDataset
 from graphwright.gnn.data.dataset import DGLBuiltinDataset, DGLDataset
 from graphwright.gnn.data.errors import InvalidDataFile, MissingData
 from graphwright.gnn.data.formats import (
