@@ -21,9 +21,10 @@ How it is built, from the bottom:
   of whatever a user gave, and check them.
 """
 
-from graphwright.gnn import data, dataloading, function, nn, ops, sampling, transforms, traversal
+from graphwright.gnn import data, dataloading, distributed, function, nn, ops, sampling, transforms
 from graphwright.gnn.alias import install
 from graphwright.gnn.data import load_graphs, rand_bipartite, rand_graph, save_graphs
+from graphwright.gnn.distributed import metis_partition_assignment
 from graphwright.gnn.graph import (
     ALL,
     EID,
@@ -68,7 +69,17 @@ from graphwright.gnn.graph import (
     unbatch,
 )
 from graphwright.gnn.ops import edge_softmax, gather_mm, segment_mm, segment_reduce
-from graphwright.gnn.sampling import sample_neighbors, seed, select_topk
+from graphwright.gnn.sampling import (
+    bfs_edges_generator,
+    bfs_nodes_generator,
+    dfs_edges_generator,
+    dfs_labeled_edges_generator,
+    sample_neighbors,
+    seed,
+    select_topk,
+    topological_nodes_generator,
+    traversal,
+)
 from graphwright.gnn.storage import DGLError
 from graphwright.gnn.transforms import (
     GDC,
@@ -130,13 +141,6 @@ from graphwright.gnn.transforms import (
     to_heterogeneous,
     to_homogeneous,
     to_simple,
-)
-from graphwright.gnn.traversal import (
-    bfs_edges_generator,
-    bfs_nodes_generator,
-    dfs_edges_generator,
-    dfs_labeled_edges_generator,
-    topological_nodes_generator,
 )
 
 install(__name__)

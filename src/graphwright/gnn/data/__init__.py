@@ -27,4 +27,10 @@ from graphwright.gnn.data.synthetic import (
     rand_graph,
     rmat,
 )
-from graphwright.gnn.data.utils import Subset, add_nodepred_split, split_dataset
+from graphwright.gnn.data.utils import (
+    Subset,
+    add_nodepred_split,
+    load_tensors,
+    save_tensors,
+    split_dataset,
+)

@@ -19,4 +19,4 @@ from graphwright.gnn.dataloading.samplers import (
     set_node_lazy_features,
     set_src_lazy_features,
 )
-from graphwright.gnn.dataloading.subgraphs import SAINTSampler, ShaDowKHopSampler
+from graphwright.gnn.dataloading.subgraphs import ClusterGCNSampler, SAINTSampler, ShaDowKHopSampler

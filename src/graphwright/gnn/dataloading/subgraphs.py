@@ -1,18 +1,21 @@
-"""Subgraphs as mini-batches: around some nodes (ShaDow), or at random (GraphSAINT)."""
+"""Subgraphs as mini-batches: around nodes (ShaDow), at random (GraphSAINT), or of clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphwright.gnn.data import load_tensors, save_tensors
 from graphwright.gnn.dataloading.samplers import (
     Sampler,
     set_edge_lazy_features,
     set_node_lazy_features,
 )
+from graphwright.gnn.distributed import metis_partition_assignment
 from graphwright.gnn.graph import EID, NID, DGLGraph, edge_subgraph, node_subgraph
 from graphwright.gnn.sampling import random_walk, sample_neighbors, torch_generator
 from graphwright.gnn.storage import DGLError
@@ -64,6 +67,49 @@ def _without(part: DGLGraph, exclude: Any) -> DGLGraph:
         there = torch.isin(part.edge_frame(etype)[EID], torch.as_tensor(ids).to(part.device))
         part = remove_edges(part, there.nonzero().reshape(-1).to(part.idtype), etype)
     return part
+
+
+class ClusterGCNSampler(Sampler):
+    """Subgraphs of clusters of nodes with few edges between them (Chiang et al. 2019).
+
+    The indices of a loader are clusters, 0 to k - 1. They are found once, and kept in `cache_path`
+    if one is given.
+    """
+
+    def __init__(
+        self,
+        g: DGLGraph,
+        k: int,
+        cache_path: str | None = None,
+        balance_ntypes: Any = None,
+        balance_edges: bool = False,
+        mode: str = "k-way",
+        prefetch_ndata: Any = None,
+        prefetch_edata: Any = None,
+        output_device: Any = None,
+    ) -> None:
+        if cache_path is not None and Path(cache_path).exists():
+            self.clusters = load_tensors(cache_path)["clusters"]
+        else:
+            self.clusters = metis_partition_assignment(g, k, balance_ntypes, balance_edges, mode)
+            if cache_path is not None:
+                save_tensors(cache_path, {"clusters": self.clusters})
+        if len(self.clusters) != g.num_nodes():
+            raise DGLError(
+                f"{cache_path} has clusters of {len(self.clusters)} nodes, but the graph has "
+                f"{g.num_nodes()}; remove it."
+            )
+        self.prefetch_ndata, self.prefetch_edata = prefetch_ndata or [], prefetch_edata or []
+        self.output_device = output_device
+
+    def sample(self, g: DGLGraph, indices: Any) -> DGLGraph:
+        """The subgraph of some clusters."""
+        wanted = torch.isin(self.clusters, torch.as_tensor(indices).to(self.clusters))
+        nodes = wanted.nonzero().reshape(-1).to(g.device, g.idtype)
+        made = node_subgraph(g, nodes, output_device=self.output_device)
+        set_node_lazy_features(made, self.prefetch_ndata)
+        set_edge_lazy_features(made, self.prefetch_edata)
+        return made
 
 
 class SAINTSampler(Sampler):

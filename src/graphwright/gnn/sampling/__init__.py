@@ -1,5 +1,6 @@
-"""Random parts of a graph: neighbours, walks, pairs without an edge."""
+"""Parts of a graph, in order or at random: traversals, neighbours, walks, missing edges."""
 
+from graphwright.gnn.sampling import traversal
 from graphwright.gnn.sampling.generator import (
     advance,
     next_seed,
@@ -12,4 +13,11 @@ from graphwright.gnn.sampling.generator import (
 from graphwright.gnn.sampling.negative import global_uniform_negative_sampling
 from graphwright.gnn.sampling.neighbours import sample_neighbors, select_topk
 from graphwright.gnn.sampling.pinsage import PinSAGESampler, RandomWalkNeighborSampler
+from graphwright.gnn.sampling.traversal import (
+    bfs_edges_generator,
+    bfs_nodes_generator,
+    dfs_edges_generator,
+    dfs_labeled_edges_generator,
+    topological_nodes_generator,
+)
 from graphwright.gnn.sampling.walks import node2vec_random_walk, pack_traces, random_walk

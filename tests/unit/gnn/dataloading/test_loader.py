@@ -8,6 +8,7 @@ from torch.utils.data.distributed import DistributedSampler
 import graphwright.gnn as dgl
 from graphwright.gnn import DGLError
 from graphwright.gnn.dataloading import (
+    ClusterGCNSampler,
     DataLoader,
     GraphDataLoader,
     MultiLayerFullNeighborSampler,
@@ -189,6 +190,18 @@ def test_one_rank_of_a_process_group(tmp_path):
         assert next(iter(graphs))[0].batch_size == 2
     finally:
         dist.destroy_process_group()
+
+
+def test_clusters_are_mini_batches(tmp_path):
+    g, path = ring(60), str(tmp_path / "clusters")
+    sampler = ClusterGCNSampler(g, 4, path)
+    loader = DataLoader(g, torch.arange(4), sampler, batch_size=2, shuffle=True)
+    parts = list(loader)
+    assert sorted(v for part in parts for v in part.ndata[dgl.NID].tolist()) == list(range(60))
+    assert all(part.ndata["feat"].equal(g.ndata["feat"][part.ndata[dgl.NID]]) for part in parts)
+    assert ClusterGCNSampler(g, 4, path).clusters.equal(sampler.clusters)
+    with pytest.raises(DGLError, match="60 nodes, but the graph has 9"):
+        ClusterGCNSampler(ring(9), 4, path)
 
 
 def test_small_graphs_are_batched_within_samples():
