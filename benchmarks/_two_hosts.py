@@ -22,13 +22,12 @@ from torch import nn
 from graphwright import zoo
 from graphwright.capture import prepare
 from graphwright.ir import Graph
-from graphwright.lower import group_of
 from graphwright.machine import Cluster, Store, from_toml
 from graphwright.pipeline import RunOptions, open_session, plan_by_calls
-from graphwright.plans import Plan, figures_of, whole_mesh
+from graphwright.plans import Plan, figures_of
 from graphwright.run import Training, gather_results, time_in_turns, world
 from graphwright.run.links.collectives import GroupLinks
-from graphwright.run.measure.links import axes_of, measure_links
+from graphwright.run.measure.links import measure_links, world_groups
 from graphwright.zoo import Workload
 
 DATA, OURS, FSDP2 = "data parallelism", "the plan found", "FSDP2"
@@ -66,11 +65,10 @@ def load(name: str, device: str) -> Workload:
 
 def measure(on: Cluster, store: Store, largest: int) -> int:
     """Time transfers between the hosts; how many."""
-    here, mesh = world(timeout=WAIT), whole_mesh(on)
-    groups = {group_of(mesh, axes, rank) for axes in axes_of(on) for rank in mesh.devices}
+    here = world(timeout=WAIT)
     sizes = [2**n for n in range(10, 25, 2) if 2**n <= largest]
-    links = GroupLinks(sorted(groups))
-    return len(measure_links(on, here, links, store=store, sizes=sizes, repeats=3, sweeps=3))
+    links = GroupLinks(world_groups(on))
+    return len(measure_links(on, here, links, store=store, sizes=sizes, repeats=3, sweeps=3).times)
 
 
 def plan(graph: Graph, on: Cluster, store: Store, device: str) -> tuple[dict[str, Plan], int]:

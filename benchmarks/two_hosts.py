@@ -6,7 +6,7 @@ DistributedDataParallel in the same processes. FSDP2 follows on the same link in
 float64; small models of the zoo are compared with two processes on each host as well.
 
 Targets: exact; predictions off by 15% on average and 30% at most; never slower than the best of the others (by 5%); at least 1.3 times as fast as DistributedDataParallel up to 1 Gb/s where fully-connected or embedding
-weights dominate. Where namespaces are not allowed, it says why and ends with status 0. `--wait-for-cores 1` accepts a machine on which others compute.
+weights dominate. Where namespaces are not allowed, it says why and ends with status 0.
 """
 
 from __future__ import annotations
@@ -180,6 +180,7 @@ def main() -> int:
     own = argparse.ArgumentParser(add_help=False)
     own.add_argument("--models", nargs="+", choices=MODELS, help="only these")
     own.add_argument("--gbit", nargs="+", type=float, help="only links of these rates, in Gb/s")
+    own.add_argument("--ms", nargs="+", type=float, help="only links of these latencies, in ms")
     own.add_argument("--no-fsdp", action="store_true", help="leave FSDP2 out")
     own.add_argument("--plot", type=Path, help="draw the steps over the links' rates")
     options = parse_options(__doc__, own)
@@ -189,6 +190,7 @@ def main() -> int:
         return 0
     wires = QUICK_WIRES if options.quick else WIRES
     wires = tuple(w for w in wires if not given.gbit or w.rate / 1e9 in given.gbit)
+    wires = tuple(w for w in wires if not given.ms or w.latency * 1e3 in given.ms)
     models = given.models or (QUICK_MODELS if options.quick else MODELS)
     results: dict[str, Results] = {}
     misses: list[str] = []

@@ -29,6 +29,7 @@ def costs_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     """No test reads or writes the user's measured costs."""
     path = tmp_path_factory.getbasetemp() / "costs" / f"{os.urandom(8).hex()}.sqlite"
     monkeypatch.setenv("GRAPHWRIGHT_COSTS", str(path))
+    monkeypatch.setenv("GRAPHWRIGHT_MEASURE", "0")  # local:N goes by estimates, the same everywhere
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
     if on.num_devices < 2:
         raise typer.BadParameter("one process has nobody to talk to: --cluster local:2 or more")
     with Console(stderr=True).status(f"Measuring between {on.num_devices} processes"):
-        links = measure_local(on, store=Store(store))
+        links = measure_local(on, store=Store(store)).times
     data = [asdict(link) for link in links]
     if output is not None:
         if output.name.endswith(TABLE_SUFFIX):

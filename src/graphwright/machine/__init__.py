@@ -12,9 +12,12 @@ from graphwright.machine.hosts import hosts
 from graphwright.machine.local import (
     Gpu,
     MachineInfo,
+    estimated_cluster,
     free_host_memory,
     inspect_machine,
     local_cluster,
+    measured_cluster,
+    note_of,
     num_cores,
 )
 from graphwright.machine.measured import (

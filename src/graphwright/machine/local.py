@@ -1,9 +1,11 @@
 """This machine: its hardware, and N processes on it as a cluster.
 
-The figures of `local_cluster` are estimates from the cores and their vector units, so they are
-reproducible and free; `graphwright calibrate` replaces them with measurements. N processes share
-cores, memory and bandwidth evenly. They exchange data through memory, one medium for all, and the
-cores that compute also copy.
+N processes share cores, memory and bandwidth evenly. They exchange data through memory, one medium
+for all, and the cores that compute also copy.
+
+    estimated   from the cores and their vector units: reproducible and free
+    measured    by N processes at once, on first use (`measure_once`): a program of its own, as
+                whoever plans needs no PyTorch; kept in the store of measured costs
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from graphwright.errors import GraphwrightError
 from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_count, check_total
 from graphwright.machine.cluster import Cluster, Level
 from graphwright.machine.device import Device
+from graphwright.machine.store import Store
+from graphwright.machine.toml_file import from_toml
 
 # Estimates for a server core and its share of the memory.
 CORE_CYCLES = 1.5e9  # effective cycles per second: 60 % of 2.5 GHz
@@ -31,6 +37,11 @@ LAUNCH = 5e-6  # seconds that PyTorch needs to start an operator
 EXCHANGE_BANDWIDTH = 8e9  # bytes/s of all processes together, reading each other's memory
 EXCHANGE_LATENCY = 1e-4  # seconds of a message to a process that may have to wake up
 UNKNOWN_MEMORY = 8 << 30  # if the system does not say
+
+SWITCH = "GRAPHWRIGHT_MEASURE"
+"""Set to 0, `local:N` goes by estimates until `graphwright calibrate` is told to measure."""
+MEASURE_SECONDS = 180.0
+"""Measuring is given up after this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +77,71 @@ def inspect_machine() -> MachineInfo:
     )
 
 
-@lru_cache(maxsize=64)
 def local_cluster(processes: int) -> Cluster:
-    """`processes` processes on this machine, each with its share of cores and memory."""
+    """`processes` processes on this machine, each with its share of cores and memory.
+
+    Its figures are measured where that was done before, otherwise estimated.
+    """
     check_count(processes, "local: number of processes")
     check_total(processes, "local")
+    return measured_cluster(processes) or estimated_cluster(processes)
+
+
+def measured_cluster(processes: int, store: Store | None = None) -> Cluster | None:
+    """What processes of this machine were measured to be, if they were."""
+    store = store or Store()
+    try:
+        changed = store.path.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read_measured(note_of(processes), store.path, changed)
+
+
+@lru_cache(maxsize=64)
+def _read_measured(note: str, path: Path, changed: int) -> Cluster | None:
+    text = Store(path).load_note(note)
+    try:
+        return None if text is None else from_toml(text, f"a note in {path}")
+    except GraphwrightError:  # of another version: measured again
+        return None
+
+
+def note_of(processes: int) -> str:
+    """The store's name for the figures of so many processes here: several machines may share it."""
+    return f"local:{processes} on {_processor()}, {num_cores()} cores, {_memory()} bytes, 1"
+
+
+def measure_once(processes: int) -> None:
+    """Measure so many processes of this machine, unless that was done or is switched off.
+
+    Nothing is measured by ranks of a run, nor where processes would outnumber the cores by far.
+    What goes wrong leaves the estimates, and is said.
+    """
+    if (
+        os.environ.get(SWITCH, "1") == "0"
+        or "RANK" in os.environ
+        or processes > max(4, 2 * num_cores())
+        or measured_cluster(processes) is not None
+    ):
+        return
+    command = (sys.executable, "-m", "graphwright.run.measure.machine", str(processes))
+    try:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, timeout=MEASURE_SECONDS)
+        failure = f"exit status {done.returncode}" if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        failure = str(error)
+    if failure:
+        os.environ[SWITCH] = "0"  # not again in this process
+        print(
+            f"graphwright: local:{processes} was not measured ({failure}); its figures are "
+            f"estimates. {SWITCH}=0 leaves measuring out",
+            file=sys.stderr,
+        )
+
+
+@lru_cache(maxsize=64)
+def estimated_cluster(processes: int) -> Cluster:
+    """The same by what is known of the cores alone."""
     cores = num_cores()
     share = cores / processes
     rate = _core_operations() * CORE_CYCLES * share

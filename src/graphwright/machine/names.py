@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 
 from graphwright.errors import InvalidCluster, UnknownCluster
 from graphwright.machine.cluster import Cluster
-from graphwright.machine.local import local_cluster
+from graphwright.machine.local import local_cluster, measure_once
 from graphwright.machine.toml_file import from_toml, load
 
 _COUNTED = re.compile(r"(.+):([0-9]{1,9})", re.ASCII | re.DOTALL)
@@ -51,6 +51,7 @@ def cluster(name: str | os.PathLike[str] | Cluster) -> Cluster:
     if count < 1:
         raise InvalidCluster(f"{name!r}: the count after the colon must be at least 1")
     if base == "local":
+        measure_once(count)
         return local_cluster(count)
     single = _named(base, name)
     return single.resized({single.levels[0].name: count})
@@ -58,6 +59,7 @@ def cluster(name: str | os.PathLike[str] | Cluster) -> Cluster:
 
 def _named(name: str, given: str) -> Cluster:
     if name == "local":
+        measure_once(1)
         return local_cluster(1)
     if name in preset_names():
         return _preset(name)

@@ -2,7 +2,10 @@
 
     compute      (device, torch version and method, op, attrs, types) -> seconds, spread, repeats
     collective   (cluster hash, kind, group signature, log2 of size)  -> seconds, spread, repeats
+    note         key                                                  -> text
 
+Notes are what was measured as a whole: the figures of this machine (`machine.local`), and how far
+steps are from predictions (`run.measure.trial`).
 Every `put` is one transaction: an interrupted calibration resumes where it stopped, and several
 processes may write concurrently (each waits up to `timeout`). A new measurement replaces its row.
 """
@@ -39,6 +42,9 @@ CREATE TABLE collective (
     PRIMARY KEY (cluster, kind, signature, log2_size)
 ) WITHOUT ROWID;
 """
+
+_NOTES = "CREATE TABLE IF NOT EXISTS note (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID"
+"""Made when the first one is written: older stores have none."""
 
 ComputeKey = tuple[str, str, str]
 """op, attrs, types: the key of a compute measurement for one device and torch version."""
@@ -115,6 +121,21 @@ class Store:
         return {
             (str(a), str(b), int(c)): m for (a, b, c), m in self._load("collective", (cluster,))
         }
+
+    def put_note(self, key: str, text: str) -> None:
+        """Save a text; it replaces what has that key."""
+        with self._writing() as database:
+            database.execute(_NOTES)
+            database.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, text))
+
+    def load_note(self, key: str) -> str | None:
+        """The text of that key, if there is one."""
+        with self._reading() as database:
+            there = "SELECT 1 FROM sqlite_schema WHERE name = 'note'"
+            if database is None or not database.execute(there).fetchone():
+                return None
+            row = database.execute("SELECT text FROM note WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
 
     def counts(self) -> tuple[int, int]:
         """The numbers of compute and collective measurements."""

@@ -48,9 +48,11 @@ def plan_measured(
             "goes by formulas"
         )
         frontier = _plan(graph, on, store, baselines, report)
-        return MeasuredFrontier(frontier=frontier, num_links=len(links), num_calls=0, notes=(note,))
+        return MeasuredFrontier(
+            frontier=frontier, num_links=len(links.times), num_calls=0, notes=(note,)
+        )
     planned = plan_by_calls(graph, on, store, device=on.name, baselines=baselines, report=report)
-    return replace(planned, num_links=len(links))
+    return replace(planned, num_links=len(links.times))
 
 
 def plan_by_calls(

@@ -22,6 +22,7 @@ from graphwright.run.measure import (
     calibrate,
     calls_of,
     calls_of_plan,
+    how_sure,
     measure_local,
     standard_calls,
     time_in_turns,

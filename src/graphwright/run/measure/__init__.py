@@ -1,5 +1,6 @@
 """Measure operators, links and machines, and store the times where the cost model looks."""
 
+from graphwright.run.measure.certainty import how_sure
 from graphwright.run.measure.in_turns import DDP, StepTimes, time_in_turns
 from graphwright.run.measure.links import measure_local
 from graphwright.run.measure.operators import Call, calibrate, calls_of, calls_of_plan

@@ -18,6 +18,7 @@ import torch
 
 from graphwright.errors import InvalidMeasurement
 from graphwright.machine import (
+    Cluster,
     Device,
     FrozenDict,
     cluster,
@@ -38,6 +39,8 @@ class Target:
     figures: Device
     threads: int | None = None
     others: int = 0
+    beside: Cluster | None = None
+    """The processes of which this is one."""
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
@@ -82,6 +85,7 @@ def _cpu(name: str, figures: Device | None) -> Target:
         figures=figures or local.devices[0],
         threads=cores // local.num_devices,
         others=local.num_devices - 1,
+        beside=local if local.num_devices > 1 else None,
     )
 
 

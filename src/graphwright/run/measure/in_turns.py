@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite, nan
-from pathlib import Path
+from math import isfinite
 from time import perf_counter
 
 from torch import nn
@@ -22,6 +21,7 @@ from torch import nn
 from graphwright.aten import call, make_optimizer, map_tensors, split_batch
 from graphwright.capture import Trainable
 from graphwright.plans import Plan
+from graphwright.run.measure.timing import seconds_without_core
 from graphwright.run.processes import World, world
 from graphwright.run.training import JOIN_SECONDS, Training, compile_training, make_seeded
 
@@ -71,26 +71,18 @@ def time_in_turns(
         for name, take_step in ways.items():
             dist.barrier()
             take_step()
-            delayed = _seconds_without_core()
+            delayed = seconds_without_core()
             for _ in range(steps):
                 began = perf_counter()
                 take_step()
                 seconds[name].append(perf_counter() - began)
-            delays[name] += _seconds_without_core() - delayed
+            delays[name] += seconds_without_core() - delayed
     shares = {name: delays[name] / sum(each) for name, each in seconds.items()}
     return StepTimes(
         seconds={name: tuple(each) for name, each in seconds.items()},
         waited={name: share for name, share in shares.items() if isfinite(share)},
         refused=refused,
     )
-
-
-def _seconds_without_core() -> float:
-    """How long this thread was ready to run so far, but did not (Linux); else not a number."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return nan
 
 
 def _step_of_ddp(workload: Trainable, here: World) -> Callable[[], object]:

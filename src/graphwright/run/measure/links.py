@@ -7,6 +7,8 @@
     sweeps                four, of which the second least counts: slow moments of a shared machine
                           last longer than the repetitions
 
+To each is added what a transfer waits for in the midst of computing (`strain`).
+
 What is timed is what runs: the same code as in a program, with its copies before and after, each
 time after some computing, which leaves caches cold, as in a step. Copies depend on the dim (parts
 along the first one lie in one piece), so the mean over the first and the last is kept.
@@ -39,6 +41,7 @@ from graphwright.plans import (
     whole_mesh,
 )
 from graphwright.run.links import name_machine
+from graphwright.run.measure.strain import Strain, measure_strain, save_strain
 from graphwright.run.processes import World, gather_results, launch, world
 from graphwright.run.program import Pending, Transport, keep_freed_memory
 from graphwright.simulate import record_collectives
@@ -66,6 +69,14 @@ class LinkTime:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTimes:
+    """What transfers take, and by how much a step is longer than its parts."""
+
+    times: tuple[LinkTime, ...]
+    strain: Strain
+
+
 def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
     """One set of axes for every way to span levels."""
     seen: set[object] = set()
@@ -79,6 +90,13 @@ def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
                 yield axes
 
 
+def world_groups(cluster: Cluster) -> list[tuple[int, ...]]:
+    """The groups of ranks between which transfers are measured."""
+    mesh = whole_mesh(cluster)
+    groups = {group_of(mesh, axes, rank) for axes in axes_of(cluster) for rank in mesh.devices}
+    return sorted(groups)
+
+
 def measure_links(
     cluster: Cluster,
     here: World,
@@ -89,7 +107,7 @@ def measure_links(
     repeats: int = 5,
     sweeps: int = SWEEPS,
     progress: Progress | None = None,
-) -> list[LinkTime]:
+) -> LinkTimes:
     """Time every kind of collective between all ranks; all call this, and rank 0 stores them."""
     keep_freed_memory()  # as in a step
     machines = gather_results(name_machine)
@@ -101,10 +119,29 @@ def measure_links(
         if progress is not None:
             progress(number, len(cases) * sweeps, case[0].name)
         times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
+    strain = Strain()
+    if here.device.type == "cpu":  # GPUs compute while they wait
+        everyone = group_of(whole_mesh(cluster), range(len(cluster.axes)), here.rank)
+        strain = measure_strain(here, _small_sum(everyone, cluster, here, links))
     named = make_monotone([_named(cluster, *case, median_low(times[case])) for case in cases])
+    named = [replace(time, seconds=time.seconds + strain.delay) for time in named]
     if here.rank == 0 and store is not None:
         store_times(cluster, named, store)
-    return named
+        save_strain(store, cluster, strain)
+    return LinkTimes(times=tuple(named), strain=strain)
+
+
+def _small_sum(
+    group: tuple[int, ...], cluster: Cluster, here: World, links: Transport
+) -> Callable[[], None]:
+    begin = _prepare(transfers.AllReduce(), 0, group, cluster, here, links, SIZES[0])
+
+    def finish() -> None:
+        pending = begin()
+        if pending is not None:
+            pending.wait()
+
+    return finish
 
 
 def _time(
@@ -248,23 +285,22 @@ def measure_local(
     repeats: int = 5,
     sweeps: int = SWEEPS,
     timeout: float = 600.0,
-) -> list[LinkTime]:
+) -> LinkTimes:
     """Measure between new processes of this machine, one for each device of, say, ``local:4``."""
-    times = launch(cluster.num_devices, timeout=timeout)(
+    found = launch(cluster.num_devices, timeout=timeout)(
         _measure_here, to_toml(cluster), tuple(sizes), repeats, sweeps
     )[0]
-    assert isinstance(times, list)
+    assert isinstance(found, LinkTimes)
     if store is not None:
-        store_times(cluster, times, store)
-    return times
+        store_times(cluster, found.times, store)
+        save_strain(store, cluster, found.strain)
+    return found
 
 
-def _measure_here(text: str, sizes: tuple[int, ...], repeats: int, sweeps: int) -> list[LinkTime]:
+def _measure_here(text: str, sizes: tuple[int, ...], repeats: int, sweeps: int) -> LinkTimes:
     """What every worker does."""
     from graphwright.run.links.collectives import GroupLinks
 
     cluster, here = from_toml(text), world()
-    mesh = whole_mesh(cluster)
-    groups = {group_of(mesh, axes, rank) for axes in axes_of(cluster) for rank in mesh.devices}
-    links = GroupLinks(sorted(groups))
+    links = GroupLinks(world_groups(cluster))
     return measure_links(cluster, here, links, sizes=sizes, repeats=repeats, sweeps=sweeps)

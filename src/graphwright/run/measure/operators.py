@@ -20,6 +20,7 @@ from graphwright.machine import Device, Measurement, Store
 from graphwright.plans import Plan
 from graphwright.run.measure.hardware import Target, find_target
 from graphwright.run.measure.one_call import try_to_measure
+from graphwright.run.measure.strain import Strain, load_strain
 from graphwright.run.program import keep_freed_memory
 from graphwright.simulate import (
     Calibration,
@@ -89,13 +90,14 @@ def calibrate(
     """
     target = find_target(device, figures)
     store = store or Store()
+    strain = Strain() if target.beside is None else load_strain(store, target.beside)
     known = store.load_compute(target.figures.name, measured_with())
     wanted, num_free = _distinct(calls, target.figures)
     wanted = wanted[:limit]
     new = [one for one in wanted if one.key not in known]
     if target.device.type == "cpu":
         keep_freed_memory()  # as in a step
-    measured, failed = _sweep(new, target, store, seconds, progress)
+    measured, failed = _sweep(new, target, store, seconds, 1 + strain.share, progress)
     rows: list[MeasuredCall] = []
     skipped: list[Skipped] = []
     for one in wanted:
@@ -127,9 +129,13 @@ def _sweep(
     target: Target,
     store: Store,
     seconds: float,
+    longer: float,
     progress: Progress | None,
 ) -> tuple[dict[_Key, Measurement], dict[_Key, str]]:
-    """Measure calls in sweeps, storing each at once; the times, and why calls failed."""
+    """Measure calls in sweeps, storing each at once; the times, and why calls failed.
+
+    In a step a call takes so many times as long.
+    """
     measured: dict[_Key, list[Measurement]] = {}
     failed: dict[_Key, str] = {}
     total = len(calls) * SWEEPS
@@ -143,20 +149,22 @@ def _sweep(
             failed[one.key] = result
         else:
             measured.setdefault(one.key, []).append(result)
-            middle = _middle(measured[one.key])
+            middle = _middle(measured[one.key], longer)
             store.put_compute(target.figures.name, measured_with(), *one.key, middle)
     if progress is not None:
         progress(total, total, "")
-    return {key: _middle(each) for key, each in measured.items()}, failed
+    return {key: _middle(each, longer) for key, each in measured.items()}, failed
 
 
-def _middle(measured: Sequence[Measurement]) -> Measurement:
+def _middle(measured: Sequence[Measurement], longer: float = 1.0) -> Measurement:
     """The (lower) median of one call's measurements; its spread is at least theirs."""
     ordered = sorted(measured, key=lambda one: one.seconds)
     middle = ordered[(len(measured) - 1) // 2]
     # A quarter of the range is half the distance of the quartiles of three.
     between = (ordered[-1].seconds - ordered[0].seconds) / 4
-    return replace(middle, spread=max(middle.spread, between))
+    return replace(
+        middle, seconds=longer * middle.seconds, spread=longer * max(middle.spread, between)
+    )
 
 
 def _distinct(calls: Iterable[Call], figures: Device) -> tuple[list[_Distinct], int]:

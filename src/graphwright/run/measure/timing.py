@@ -10,7 +10,8 @@ time that Python needs to launch them. A call that cannot be recorded is timed w
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, nan
+from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -79,6 +80,14 @@ def _round(
         samples.append(clock(call, batch) / batch)
     low, middle, high = quartiles(samples)
     return Measurement(seconds=middle, spread=(high - low) / 2, repeats=len(samples) * batch)
+
+
+def seconds_without_core() -> float:
+    """How long this thread was ready to run so far, but did not (Linux); else not a number."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return nan
 
 
 def _cpu_clock(call: Callable[[], object], repeats: int) -> float:
