@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,8 +48,9 @@ def calibrate(
         str | None,
         typer.Option(
             help="Also measure the parts into which data parallelism on this cluster splits "
-            "operators. Without a model, for `local:4` and the like: measure collectives between "
-            "that many processes on this machine."
+            "operators. Without a model: measure collectives, for `local:4` and the like between "
+            "that many processes on this machine; for other clusters under torchrun, with a "
+            "process for each device."
         ),
     ] = None,
     batch_size: BatchSize = None,
@@ -105,7 +107,7 @@ def calibrate(
 
 
 def _measure_links(cluster: str, store: Path | None, output: Path | None, as_json: bool) -> None:
-    """What collectives between processes on this machine take."""
+    """What collectives take between processes on this machine, or those of torchrun."""
     from dataclasses import asdict
 
     from rich.table import Table
@@ -113,20 +115,27 @@ def _measure_links(cluster: str, store: Path | None, output: Path | None, as_jso
     from graphwright.ir import format_bytes
     from graphwright.machine import Store
     from graphwright.machine import cluster as find_cluster
-    from graphwright.run.measure.links import measure_local
+    from graphwright.run import measure_joined, measure_local, read_variables
 
-    if not cluster.startswith("local:"):
+    variables = read_variables(os.environ)
+    if variables is None and not cluster.startswith("local:"):
         raise typer.BadParameter(
-            "collectives are measured between processes on this machine: --cluster local:4; give a "
-            "model to measure operators"
+            "collectives are measured between processes on this machine (--cluster local:4), or "
+            "between those of torchrun, one for each device: `torchrun ... -m graphwright "
+            "calibrate --cluster FILE`; give a model to measure operators"
         )
     if output is not None and output.suffix != ".json":
         raise typer.BadParameter("measured collectives are saved as .json")
     on = find_cluster(cluster)
     if on.num_devices < 2:
         raise typer.BadParameter("one process has nobody to talk to: --cluster local:2 or more")
-    with Console(stderr=True).status(f"Measuring between {on.num_devices} processes"):
-        links = measure_local(on, store=Store(store)).times
+    if variables is None:
+        with Console(stderr=True).status(f"Measuring between {on.num_devices} processes"):
+            links = measure_local(on, store=Store(store)).times
+    else:
+        links = measure_joined(on, store=Store(store)).times
+        if variables.rank:
+            return
     data = [asdict(link) for link in links]
     if output is not None:
         if output.name.endswith(TABLE_SUFFIX):

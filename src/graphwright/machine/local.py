@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from graphwright.errors import GraphwrightError
+from graphwright.errors import GraphwrightError, StoreError
 from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_count, check_total
 from graphwright.machine.cluster import Cluster, Level
@@ -88,13 +88,15 @@ def local_cluster(processes: int) -> Cluster:
 
 
 def measured_cluster(processes: int, store: Store | None = None) -> Cluster | None:
-    """What processes of this machine were measured to be, if they were."""
-    store = store or Store()
+    """What processes of this machine were measured to be, if they were.
+
+    A store that cannot be read says nothing here; whoever asks it for costs is told.
+    """
     try:
-        changed = store.path.stat().st_mtime_ns
-    except OSError:
+        path = (store or Store()).path
+        return _read_measured(note_of(processes), path, path.stat().st_mtime_ns)
+    except (OSError, StoreError):
         return None
-    return _read_measured(note_of(processes), store.path, changed)
 
 
 @lru_cache(maxsize=64)

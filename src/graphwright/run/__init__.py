@@ -23,6 +23,7 @@ from graphwright.run.measure import (
     calls_of,
     calls_of_plan,
     how_sure,
+    measure_joined,
     measure_local,
     standard_calls,
     time_in_turns,

@@ -2,6 +2,6 @@
 
 from graphwright.run.measure.certainty import how_sure
 from graphwright.run.measure.in_turns import DDP, StepTimes, time_in_turns
-from graphwright.run.measure.links import measure_local
+from graphwright.run.measure.links import measure_joined, measure_local
 from graphwright.run.measure.operators import Call, calibrate, calls_of, calls_of_plan
 from graphwright.run.measure.standard import standard_calls

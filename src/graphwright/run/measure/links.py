@@ -26,6 +26,7 @@ from time import perf_counter
 import torch
 from scipy.optimize import isotonic_regression
 
+from graphwright.errors import InvalidMeasurement
 from graphwright.ir import TensorType
 from graphwright.lower import group_of, lower_hop
 from graphwright.machine import Cluster, Store, from_toml, to_toml
@@ -50,6 +51,8 @@ from graphwright.tasks import Hop, groups_of, rings
 SIZES = tuple(2**n for n in range(10, 25, 2))
 SMALL, AT_ONCE = 2**20, 4
 """Up to so many bytes, so many transfers are begun before the first is waited for, as in a step."""
+LONG_TRANSFER = 0.25
+"""Seconds of a transfer beyond which larger ones are not timed: their bandwidth is the same."""
 SWEEPS = 4
 COMPUTING = 512
 """Products of matrices of this size are computed before what is timed."""
@@ -118,7 +121,11 @@ def measure_links(
     for number, case in enumerate(cases * sweeps):
         if progress is not None:
             progress(number, len(cases) * sweeps, case[0].name)
-        times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
+        kind, axes, size = case
+        smaller = [times[kind, axes, s] for s in sizes if s < size]
+        if all(each and each[0] < LONG_TRANSFER for each in smaller):
+            times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
+    cases = [case for case in cases if times[case]]
     strain = Strain()
     if here.device.type == "cpu":  # GPUs compute while they wait
         everyone = group_of(whole_mesh(cluster), range(len(cluster.axes)), here.rank)
@@ -295,6 +302,25 @@ def measure_local(
         store_times(cluster, found.times, store)
         save_strain(store, cluster, found.strain)
     return found
+
+
+def measure_joined(
+    cluster: Cluster, *, store: Store | None = None, progress: Progress | None = None
+) -> LinkTimes:
+    """Measure between the ranks that torchrun has started, one for each device, on any hosts.
+
+    All call this; rank 0 stores the times.
+    """
+    from graphwright.run.links.collectives import GroupLinks
+
+    here = world()
+    if here.size != cluster.num_devices:
+        raise InvalidMeasurement(
+            f"{cluster.name} has {cluster.num_devices} devices, but torchrun has started "
+            f"{here.size} processes; start as many, or correct the counts in the cluster's file"
+        )
+    links = GroupLinks(world_groups(cluster))
+    return measure_links(cluster, here, links, store=store, progress=progress)
 
 
 def _measure_here(text: str, sizes: tuple[int, ...], repeats: int, sweeps: int) -> LinkTimes:
