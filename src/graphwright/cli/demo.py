@@ -109,7 +109,7 @@ def _predicted(prediction: Prediction, name: str, output: Path) -> list[str]:
         f"measured here: {measured.num_links} transfers between {prediction.num_workers} "
         f"processes, {measured.num_calls} calls of operators",
         f"planned by that: {len(frontier)} {noun} worth having, from {taken(frontier.smallest())} "
-        f"to {taken(frontier.fastest())} per process",
+        f"to {taken(frontier.fastest())} per process, give or take {measured.sure:.0%}",
         f"drew the choices: {output}",
     ]
 

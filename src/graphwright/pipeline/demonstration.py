@@ -129,6 +129,7 @@ class Demonstration:
             "workers": before.num_workers,
             "measured": {"links": before.measured.num_links, "calls": before.measured.num_calls},
             "plans": len(before.frontier),
+            "sure": before.measured.sure,
             "ways": [
                 {
                     "name": way.name,

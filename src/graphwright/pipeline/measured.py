@@ -15,7 +15,7 @@ from graphwright.ir import Graph
 from graphwright.machine import Cluster, Store, num_cores
 from graphwright.partition import Progress, plan
 from graphwright.plans import Frontier, Plan
-from graphwright.run import calibrate, calls_of_plan, measure_local
+from graphwright.run import calibrate, calls_of_plan, how_sure, measure_local
 from graphwright.simulate import CostModel
 
 SIZES = tuple(2**n for n in (10, 14, 18, 22, 24))
@@ -27,11 +27,15 @@ ROUNDS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFrontier:
-    """A frontier, how many links and calls were measured for it, and what could not be."""
+    """A frontier, how many links and calls were measured for it, and what could not be.
+
+    The fastest plan's step may differ by `sure` from its prediction, as a share.
+    """
 
     frontier: Frontier
     num_links: int
     num_calls: int
+    sure: float
     notes: tuple[str, ...] = ()
 
 
@@ -49,7 +53,11 @@ def plan_measured(
         )
         frontier = _plan(graph, on, store, baselines, report)
         return MeasuredFrontier(
-            frontier=frontier, num_links=len(links.times), num_calls=0, notes=(note,)
+            frontier=frontier,
+            num_links=len(links.times),
+            num_calls=0,
+            sure=how_sure(graph, frontier.fastest(), store),
+            notes=(note,),
         )
     planned = plan_by_calls(graph, on, store, device=on.name, baselines=baselines, report=report)
     return replace(planned, num_links=len(links.times))
@@ -86,7 +94,13 @@ def plan_by_calls(
         num_calls += measured.num_new
         frontier = _plan(graph, on, store, baselines, report)
     notes = (f"{num_left} calls could not be timed and go by formulas",) if num_left else ()
-    return MeasuredFrontier(frontier=frontier, num_links=0, num_calls=num_calls, notes=notes)
+    return MeasuredFrontier(
+        frontier=frontier,
+        num_links=0,
+        num_calls=num_calls,
+        sure=how_sure(graph, frontier.fastest(), store),
+        notes=notes,
+    )
 
 
 def _plan(

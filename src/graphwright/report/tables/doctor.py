@@ -16,6 +16,7 @@ from graphwright.machine import (
     Store,
     default_path,
     inspect_machine,
+    local_cluster,
     preset_names,
 )
 from graphwright.machine import cluster as find_cluster
@@ -48,7 +49,8 @@ def diagnose(cluster: str | None = None) -> Diagnosis:
     """Look at this machine and at the cluster of a name; without one, at all presets."""
     import torch
 
-    names = [cluster] if cluster is not None else [*preset_names(), "local"]
+    named = preset_names() if cluster is None else (cluster,)
+    here = (local_cluster(1),) if cluster is None else ()  # as it is known: nothing is measured
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     threads = f"cpu ({torch.get_num_threads()} threads)"
     gpus = (f"cuda:{n} ({torch.cuda.get_device_name(n)})" for n in range(count))
@@ -57,7 +59,7 @@ def diagnose(cluster: str | None = None) -> Diagnosis:
         torch=torch.__version__,
         torch_devices=(threads, *gpus),
         store=_store(),
-        clusters=tuple(map(find_cluster, names)),
+        clusters=(*map(find_cluster, named), *here),
     )
 
 

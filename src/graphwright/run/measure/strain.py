@@ -31,8 +31,8 @@ SHORT, LONG = 128, 384
 """Sizes of the products between transfers: about 0.05 and 1.5 ms on a core."""
 BLOCKS, ROUNDS = 7, 20
 """Rounds are timed in blocks; the median of the blocks counts."""
-MOST_SHARE, MOST_DELAY = 3.0, 0.05
-"""Beyond this, the moment was not typical of any machine."""
+MOST_SHARE, MOST_DELAY = 0.5, 0.01
+"""Beyond this, the moment was not typical of the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
