@@ -32,3 +32,19 @@ def test_a_size_takes_no_longer_than_a_larger_one():
         for kind, nbytes, seconds in (("send", 1, 5.0), ("send", 2, 3.0), ("send", 4, 4.0), ("all_reduce", 1, 9.0))
     ]  # fmt: skip
     assert [row.seconds for row in make_monotone(rows)] == [4.0, 4.0, 4.0, 9.0]
+
+
+def test_processes_of_this_machine_measure_themselves(tmp_path):
+    from graphwright.machine import estimated_cluster, measured_cluster
+    from graphwright.run.measure.machine import measure_machine
+    from graphwright.run.measure.strain import Strain, load_strain
+
+    store = Store(tmp_path / "costs.sqlite")
+    made = measure_machine(2, store)
+    assert measured_cluster(2, store) == made
+    assert made.devices[0].name == estimated_cluster(2).devices[0].name
+    assert made.devices[0].launch > 1e-7
+    assert 1e8 < made.devices[0].rate("float32") < 1e13
+    assert 1e-6 < made.levels[0].latency < 1.0
+    assert load_tables(store, made)
+    assert load_strain(store, made) != Strain()
