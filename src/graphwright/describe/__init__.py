@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 
+from graphwright.describe.arithmetic import KINDS, PRODUCTS, Arithmetic, Kind, arithmetic, widest
 from graphwright.describe.cost import Cost, cost
 from graphwright.describe.facts import (
     Lookup,
@@ -19,6 +20,7 @@ from graphwright.describe.facts import (
     properties,
     types_of,
 )
+from graphwright.describe.iteration import Iteration, iteration
 from graphwright.describe.language import (
     REDUCERS,
     Array,

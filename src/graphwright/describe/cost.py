@@ -3,9 +3,12 @@
 A function of scalars costs one operation for each combination of the variables it depends on: a
 mean that every element uses counts once. A reduction costs one operation per input value. Hence
 2·M·N·K for a matrix product. Views move nothing, and index arithmetic is free.
+Of a table that is read where an index says, only what is read counts.
 
 Zeros of a selection are not computed: ``Sum(p: where(idx[p] == v, g[p, j], 0))`` adds each row of g
-to one row v, so v adds no loop; ``where(t % stride == 0, ...)`` keeps one value in `stride`.
+to one row v, so v adds no loop; ``where(t % stride == 0, ...)`` keeps one value in `stride`. Nor is
+what a mask over positions hides: causal attention has ``exp(where(m <= l, score, -inf)) * v[m]``,
+so half of the scores, of their exponentials and of the products with v are left (`masks`).
 """
 
 from __future__ import annotations
@@ -35,8 +38,9 @@ from graphwright.describe.language import (
     trace,
     walk,
 )
+from graphwright.describe.masks import hidden_as, hidden_in, num_left
 from graphwright.describe.properties import is_view
-from graphwright.ir import Attr
+from graphwright.ir import DTYPE_BYTES, Attr
 from graphwright.symbolic import Poly, Remainder, Symbol
 
 
@@ -50,28 +54,51 @@ class Cost:
 
 def cost(op: str, attrs: Mapping[str, Attr], types: Types) -> Cost:
     """The cost of one call; for an operator without a description, only its bytes."""
-    moved = sum(t.nbytes for t in types.inputs if t is not None) + sum(
-        t.nbytes for t in types.outputs
-    )
+    made = sum(t.nbytes for t in types.outputs)
     description = find(op)
     if description is None:
-        return Cost(0, moved)
+        return Cost(0, made + sum(t.nbytes for t in types.inputs if t is not None))
     traced = trace(description, attrs, types)
     if is_view(traced):
         return Cost(0, 0)
     values = traced.environment(attrs, types)
     extents = {v: int(extent.evaluate(values)) for v, extent in traced.extents.items()}
+    looked_up = _looked_up(traced)
+    moved = made
+    for number, given in enumerate(types.inputs):
+        if given is not None:
+            places = (prod(extents[v] for v in free) for free in looked_up.get(number, ()))
+            read = sum(places) if number in looked_up else given.numel
+            moved += min(given.numel, read) * DTYPE_BYTES[given.dtype]
     distinct: dict[object, int] = {}
     for loop in _loops(traced):
         sizes = tuple(extents[v] for v in loop.variables)
         kept = prod(int(divisor.evaluate(values)) for divisor in loop.divisors)
-        distinct[loop.number, sizes] = prod(sizes) // kept
+        left = num_left(loop.masks, loop.variables, extents, values)
+        distinct[loop.number, sizes] = max(distinct.get((loop.number, sizes), 0), left // kept)
     return Cost(sum(distinct.values()), moved)
+
+
+@cache
+def _looked_up(traced: Trace) -> dict[int, tuple[tuple[Symbol, ...], ...]]:
+    """The arguments that are read only where another one says, with what each reading runs over."""
+    plain: set[int] = set()
+    found: dict[int, dict[tuple[Symbol, ...], None]] = {}
+    for output in traced.outputs:
+        for part in walk(output.body):
+            if isinstance(part, Access):
+                if any(isinstance(index, Expr) for index in part.index):
+                    free = tuple(sorted(free_indices(part), key=repr))
+                    found.setdefault(part.tensor, {})[free] = None
+                else:
+                    plain.add(part.tensor)
+    return {tensor: tuple(free) for tensor, free in found.items() if tensor not in plain}
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One operation, repeated over `variables` and divided by the product of `divisors`.
+    """One operation, repeated over `variables` where `masks` are at most 0, and divided by the
+    product of `divisors`.
 
     Expressions that differ only in variable names have the same number: over ranges of the same
     sizes they compute the same values, which count once.
@@ -80,6 +107,7 @@ class _Loop:
     number: int
     variables: tuple[Symbol, ...]
     divisors: tuple[Poly, ...]
+    masks: tuple[Poly, ...]
 
 
 @cache
@@ -87,7 +115,7 @@ def _loops(traced: Trace) -> tuple[_Loop, ...]:
     """All operations of a trace."""
     counter = _Counter(traced.extents)
     for output in traced.outputs:
-        counter.visit(output.body, output.variables, ())
+        counter.visit(output.body, output.variables, (), ())
     return tuple(counter.loops)
 
 
@@ -97,31 +125,44 @@ class _Counter:
         self.numbers: dict[Expr, int] = {}
         self.loops: list[_Loop] = []
 
-    def visit(self, expr: Expr, outer: tuple[Symbol, ...], divisors: tuple[Poly, ...]) -> None:
+    def visit(
+        self,
+        expr: Expr,
+        outer: tuple[Symbol, ...],
+        divisors: tuple[Poly, ...],
+        masks: tuple[Poly, ...],
+    ) -> None:
         """Count `expr` and its subexpressions; `outer` are the indices of the output."""
         chosen = self._selection(expr)
         if chosen is not None:
             value, more = chosen
-            self.visit(value, outer, divisors + more)
+            self.visit(value, outer, divisors + more, masks)
             return
+        masks = tuple(dict.fromkeys((*masks, *hidden_in(expr))))
         match expr:
             case Call("cast" | "ignored", _) | Call("add", (_, Call("ignored", _))):
                 pass
             case Call("where", (condition, *_)) if not _reads(condition):
                 pass  # the choice is known in advance, so it costs nothing
             case Call() if _reads(expr):
-                self._count(expr, (), divisors)
+                self._count(expr, (), divisors, masks)
             case Reduce(_, reduced, _, body):
                 inside = self._selection(body)
-                self._count(expr, reduced, divisors + (inside[1] if inside else ()))
+                self._count(expr, reduced, divisors + (inside[1] if inside else ()), masks)
             case OpaqueCall():
-                self._count(expr, outer, divisors)
+                self._count(expr, outer, divisors, masks)
             case _:
                 pass
-        for child in children(expr):
-            self.visit(child, outer, divisors)
+        for number, child in enumerate(children(expr)):
+            self.visit(child, outer, divisors, (*masks, *hidden_as(expr, number)))
 
-    def _count(self, expr: Expr, more: tuple[Symbol, ...], divisors: tuple[Poly, ...]) -> None:
+    def _count(
+        self,
+        expr: Expr,
+        more: tuple[Symbol, ...],
+        divisors: tuple[Poly, ...],
+        masks: tuple[Poly, ...],
+    ) -> None:
         free = _in_order(expr)
         variables = tuple(dict.fromkeys((*free, *more)))
         if variables:
@@ -130,7 +171,8 @@ class _Counter:
             divisors = tuple(d for d in divisors if d not in chosen)  # done once for all of them
             names = {v: Poly.of(Symbol(f"@{n}")) for n, v in enumerate(free)}
             number = self.numbers.setdefault(rename_bound(expr, names), len(self.numbers))
-            self.loops.append(_Loop(number, variables, divisors))
+            hiding = tuple(mask for mask in masks if mask.indices <= set(variables))
+            self.loops.append(_Loop(number, variables, divisors, hiding))
 
     def _selection(self, expr: Expr) -> tuple[Expr, tuple[Poly, ...]] | None:
         """If `expr` selects a value where equalities hold: the value, and one in how many it is."""

@@ -285,7 +285,8 @@ def _primes(number: int) -> list[int]:
 def _content_hash(cluster: Cluster) -> str:
     devices = [
         (d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n,
-         *(() if d.overlaps else ("alone",)))
+         *(() if d.overlaps else ("alone",)),
+         *((str(d.efficiency),) if d.efficiency else ()))
         for d, n in runs_of(cluster.devices)
     ]  # fmt: skip
     levels = [(v.name, v.count, v.bandwidth, v.latency, v.shared) for v in cluster.levels]

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from graphwright.errors import InvalidCluster
 from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_count, check_figure, check_name
+from graphwright.machine.efficiency import OTHER, Efficiency, Floats, check_efficiency
 
 DTYPES = frozenset(
     {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"}
     | {"qint8", "quint8", "qint32", "float4_e2m1fn_x2", "float8_e4m3fn", "float8_e4m3fnuz"}
     | {"float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float16", "bfloat16", "float32"}
-    | {"float64", "complex32", "complex64", "complex128"}
+    | {"float64", "complex32", "complex64", "complex128", "tf32"}
 )  # fmt: skip
-"""The dtypes that a rate may be given for."""
+"""The dtypes that a rate may be given for; tf32 is how convolutions of float32 multiply where there
+is such a rate (PyTorch's default: `torch.backends.cudnn.allow_tf32`)."""
 
 _FALLBACK = {
     "float64": ("float32", 0.5),
@@ -26,6 +28,8 @@ _FALLBACK = {
     "uint64": ("int32", 0.5),
     "float8_e4m3fn": ("float16", 1.0),
     "float8_e5m2": ("float16", 1.0),
+    "float8_e4m3fnuz": ("float8_e4m3fn", 1.0),
+    "float8_e5m2fnuz": ("float8_e5m2", 1.0),
 }
 """The dtype that estimates a missing rate, and the factor; the default is float32."""
 
@@ -37,6 +41,7 @@ class Device:
     `memory` is in bytes, `bandwidth` that of its memory in bytes/s, `launch` the fixed cost of a
     kernel in seconds. `rates` are operations/s by dtype (a multiply-add counts two); float32 is
     required. `overlaps`: it computes while it sends and receives, as GPUs do and CPUs do not.
+    `efficiency` is what kernels reach of rates and bandwidth (see `machine.efficiency`).
     """
 
     name: str
@@ -45,6 +50,7 @@ class Device:
     bandwidth: float
     launch: float
     overlaps: bool = True
+    efficiency: Efficiency = FrozenDict()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         check_name(self.name, "device name")
@@ -66,11 +72,26 @@ class Device:
         object.__setattr__(self, "launch", check_figure(self.launch, f"{place}: launch", zero=True))
         if not isinstance(self.overlaps, bool):
             raise InvalidCluster(f"{place}: overlaps: {self.overlaps!r} is not True or False")
+        efficiency = check_efficiency(self.efficiency, checked, f"{place}: efficiency")
+        object.__setattr__(self, "efficiency", efficiency)
 
     def rate(self, dtype: str) -> float:
         """Operations/s for a dtype: its own rate, or an estimate from a similar dtype."""
-        given = self.rates.get(dtype)
-        if given is not None:
-            return given
-        base, share = _FALLBACK.get(dtype, ("float32", 1.0))
-        return share * self.rate(base)
+        base, share = self.rate_source(dtype)
+        return share * self.rates[base]
+
+    def rate_source(self, dtype: str) -> tuple[str, float]:
+        """The dtype whose rate stands for that of another, and the factor between them."""
+        share = 1.0
+        while dtype not in self.rates:
+            dtype, factor = _FALLBACK.get(dtype, ("float32", 1.0))
+            share *= factor
+        return dtype, share
+
+    def reached(self, kind: str, dtype: str, intensity: Floats) -> Floats:
+        """The share of its rate, or of the bandwidth, that kernels of a kind reach."""
+        curves = self.efficiency.get(kind)
+        if not curves:
+            return 1.0
+        curve = curves.get(dtype) or curves.get(OTHER)
+        return 1.0 if curve is None else curve.at(intensity)

@@ -8,6 +8,8 @@
     launch = "4us"                          # overlaps = false: cannot compute while communicating
     [device.rates]
     float32 = "67T"
+    [device.efficiency]                     # optional: see `machine.efficiency`
+    product = 0.7
     [[level]]                               # outermost first
     name = "node"
     count = 2
@@ -47,9 +49,10 @@ from graphwright.machine.checks import (
 )
 from graphwright.machine.cluster import Cluster, HostLink, Level, Link, runs_of
 from graphwright.machine.device import Device
+from graphwright.machine.efficiency import plain
 from graphwright.machine.quantities import format_quantity, parse_quantity
 
-_DEVICE_KEYS = ("name", "memory", "bandwidth", "launch", "overlaps", "rates")
+_DEVICE_KEYS = ("name", "memory", "bandwidth", "launch", "overlaps", "rates", "efficiency")
 PRICE = "price_per_device_hour"
 MAX_BYTES = 64 << 20
 """A larger file is not a cluster."""
@@ -246,6 +249,9 @@ def _device(table: _Table) -> Device:
             bandwidth=table.figure("bandwidth", "bandwidth"),
             launch=table.figure("launch", "time", zero=True),
             overlaps=table.flag("overlaps", True),
+            efficiency=FrozenDict(table.table("efficiency").data)  # type: ignore[arg-type]
+            if "efficiency" in table.data
+            else FrozenDict(),
         )
     except InvalidCluster as error:
         if str(error).startswith(table.file):
@@ -279,6 +285,9 @@ def to_toml(cluster: Cluster) -> str:
         lines += [
             f"{name} = {format_quantity(rate, 'rate')}" for name, rate in device.rates.items()
         ]
+        for kind, curves in device.efficiency.items():
+            lines += ["", f"[device.efficiency.{kind}]"]
+            lines += [f"{dtype} = {plain(curve)!r}" for dtype, curve in curves.items()]
     for level in cluster.levels:
         lines += ["", "[[level]]", f"name = {_string(level.name)}", f"count = {level.count}"]
         lines += _figures(level, ("bandwidth", "bandwidth"), ("latency", "time"))

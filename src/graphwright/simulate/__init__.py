@@ -14,7 +14,6 @@ from graphwright.simulate.communication import record_collectives
 from graphwright.simulate.costs import (
     CostModel,
     measured_with,
-    rate_dtype,
     spell_types,
     torch_version,
 )

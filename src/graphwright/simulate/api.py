@@ -19,8 +19,10 @@ from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from graphwright.simulate.timeline import Timeline, figures
 from graphwright.tasks import (
+    ALONE,
     Costs,
     Expansion,
+    Fused,
     GraphFacts,
     NotSymmetric,
     SymmetricTemplates,
@@ -145,17 +147,18 @@ def _on_cluster(
 def _repeated(expansion: Expansion, plan: Plan) -> float:
     """The share of all computing that other devices do as well."""
     total = repeated = 0.0
-    known: dict[tuple[int, Strategy], tuple[float, float]] = {}
+    known: dict[tuple[int, Strategy, Fused], tuple[float, float]] = {}
     facts = expansion.facts
     for i, (node, call) in enumerate(zip(facts.graph.nodes, facts.call, strict=True)):
         strategy = plan.strategy(node.name)
-        times = known.get((call, strategy))
+        key = (call, strategy, facts.fused[i] if expansion.compiled else ALONE)
+        times = known.get(key)
         if times is None:
             spent, shape = float(expansion.duration(i).sum()), expansion.placed[i].mesh.shape
             alike = (
                 n for n, c in zip(shape, strategy.choices, strict=True) if not isinstance(c, Along)
             )
-            times = known[call, strategy] = spent, spent * (1 - 1 / prod(alike))
+            times = known[key] = spent, spent * (1 - 1 / prod(alike))
         total += times[0]
         repeated += times[1]
     return repeated / total if total else 0.0

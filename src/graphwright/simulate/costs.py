@@ -2,7 +2,17 @@
 
     measured   the store's median for (device, PyTorch, operator, attributes, local types), else
                that of the table that a preset with such a device ships
-    roofline   max(operations / rate of the widest float, bytes / memory bandwidth) + launch
+    roofline   max(operations / rate, bytes / memory bandwidth) + launch
+               each with the share of it that kernels of this kind reach (`machine.efficiency`)
+
+The rate is that of the dtype that is multiplied: bfloat16 for attention on bfloat16, though it
+saves a logsumexp in float32. Convolutions of float32 multiply in TF32 where a device has it, which
+is PyTorch's default. What memory bounds computes outside of matrix units, at the rate of float32 at
+most.
+
+``compiled=True`` prices the kernels of a compiled step: a run of element-wise operators reads and
+writes each tensor once and is launched once (`tasks.fusion`). Measurements are of single operators,
+so they count for what is not fused.
 
 Views move nothing and constants are there before the step, so both take no time. Transfers are in
 `communication`.
@@ -10,18 +20,37 @@ Views move nothing and constants are there before the step, so both take no time
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 
-from graphwright.describe import Cost, Types, cost
-from graphwright.ir import CONSTANT_OP, DTYPE_BYTES, Attr, Attrs, TensorType
+import numpy as np
+from numpy.typing import NDArray
+
+from graphwright.describe import PRODUCTS, Arithmetic, Types, arithmetic, cost
+from graphwright.ir import CONSTANT_OP, Attr, Attrs, TensorType
 from graphwright.machine import Cluster, Device, Measurement, Store, preset_computes
 from graphwright.simulate.communication import Table, analytic, load_tables, signature
-from graphwright.tasks import Traffic
+from graphwright.tasks import ALONE, Fused, Traffic
 
+Floats = NDArray[np.float64] | float
 Key = tuple[str, str, Types]
 """What tells two computations apart: operator, attributes' text, local types."""
+
+
+class AssumedRate(UserWarning):
+    """A device lists no rate for a dtype that a step multiplies in, so another one's was used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a call does: its kind of arithmetic, how many operations, and bytes moved."""
+
+    what: Arithmetic
+    operations: int
+    bytes: int
 
 
 class CostModel:
@@ -30,22 +59,28 @@ class CostModel:
     Measurements come from `store`, by default the user's own (see `machine.Store`), read in bulk
     for every device and cluster met; what is measured later is not seen. ``measured=False`` goes by
     formulas alone. `num_measured` and `num_estimated` count the distinct calls asked for so far.
+    `compiled`: price what `torch.compile` makes of a step, not an operator at a time.
     """
 
-    def __init__(self, store: Store | None = None, *, measured: bool = True) -> None:
+    def __init__(
+        self, store: Store | None = None, *, measured: bool = True, compiled: bool = False
+    ) -> None:
         self._store = store
         self._measured = measured
+        self.compiled = compiled
         self.num_measured = self.num_estimated = 0
         self._by_identity: dict[int, tuple[Device, dict[Key, float]]] = {}
         self._by_device: dict[Device, dict[Key, float]] = {}
-        self._work: dict[Key, Cost] = {}
+        self._fused: dict[tuple[Device, Key, Fused], float] = {}
+        self._work: dict[Key, Work] = {}
+        self._assumed: set[tuple[str, str]] = set()
         self._measurements: dict[str, Mapping[tuple[str, str, str], Measurement]] = {}
         self._tables: dict[int, tuple[Cluster, Mapping[tuple[str, str], Table]]] = {}
 
     @cached_property
     def formulas(self) -> CostModel:
         """The same without measurements."""
-        return CostModel(measured=False) if self._measured else self
+        return CostModel(measured=False, compiled=self.compiled) if self._measured else self
 
     def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
         """Seconds that one part of an operator takes on a device."""
@@ -56,6 +91,33 @@ class CostModel:
         seconds = known.get(key)
         if seconds is None:
             seconds = known[key] = self._seconds(key, attrs, device)
+        return seconds
+
+    def compute_fused(
+        self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device, fused: Fused
+    ) -> float:
+        """Seconds that one part of an operator adds to the kernel that it is fused into."""
+        if fused == ALONE:
+            return self.compute(op, attrs, types, device)
+        text = attrs.text if type(attrs) is Attrs else Attrs(attrs).text
+        key = (device, (op, text, types), fused)
+        seconds = self._fused.get(key)
+        if seconds is None:
+            work = self.work(op, attrs, types)
+            inside = sum(
+                t.nbytes
+                for kept, t in (
+                    *zip(fused.inputs, types.inputs, strict=True),
+                    *zip(fused.outputs, types.outputs, strict=True),
+                )
+                if kept and t is not None
+            )
+            what = work.what
+            if what.kind == "cast":  # compilers write it as they do everything else
+                what = Arithmetic("elementwise", what.dtype)
+            nbytes = max(0, work.bytes - inside)
+            seconds = float(self.seconds(device, what, work.operations, nbytes))
+            seconds = self._fused[key] = seconds + (device.launch if fused.launches else 0.0)
         return seconds
 
     def communicate(self, traffic: Traffic) -> float:
@@ -110,14 +172,53 @@ class CostModel:
         op, _, types = key
         if op == CONSTANT_OP:
             return 0.0
-        work = self._work.get(key)
-        if work is None:
-            work = self._work[key] = cost(op, attrs, types)
+        work = self.work(op, attrs, types)
         if work.operations == 0 and work.bytes == 0:
             return 0.0
-        return device.launch + max(
-            work.operations / device.rate(rate_dtype(types)), work.bytes / device.bandwidth
-        )
+        return device.launch + float(self.seconds(device, work.what, work.operations, work.bytes))
+
+    def work(self, op: str, attrs: Mapping[str, Attr], types: Types) -> Work:
+        """What a call does."""
+        text = attrs.text if type(attrs) is Attrs else Attrs(attrs).text
+        key = (op, text, types)
+        work = self._work.get(key)
+        if work is None:
+            count = cost(op, attrs, types)
+            what = arithmetic(op, attrs, types)
+            work = self._work[key] = Work(what, count.operations, count.bytes)
+        return work
+
+    def seconds(
+        self, device: Device, what: Arithmetic, operations: Floats, nbytes: Floats
+    ) -> Floats:
+        """Seconds by the roofline, without the launch, for one call or for many."""
+        kind, dtype = what.kind, what.dtype
+        if kind == "convolution" and dtype == "float32" and "tf32" in device.rates:
+            dtype = "tf32"
+        if kind in PRODUCTS:
+            base, share = device.rate_source(dtype)
+            if base != dtype:
+                self._report_rate(device, dtype, base, share)
+            intensity = operations / np.maximum(nbytes, 1.0)
+            rate = share * device.rates[base] * device.reached(kind, base, intensity)
+            moving = "elementwise"
+        else:
+            rate, moving = min(device.rate(dtype), device.rate("float32")), kind
+        bandwidth = device.bandwidth * device.reached(moving, dtype, 1.0)
+        return np.maximum(operations / rate, nbytes / bandwidth)
+
+    def _report_rate(self, device: Device, dtype: str, base: str, share: float) -> None:
+        """Say once that the rate of another dtype is used."""
+        if (device.name, dtype) not in self._assumed:
+            self._assumed.add((device.name, dtype))
+            times = "" if share == 1 else f", times {share:g}"
+            warnings.warn(
+                f"{device.name} lists no rate for {dtype}, which this step multiplies in: that of "
+                f"{base}{times} is used ({share * device.rates[base] / 1e12:.4g} T/s); if it has "
+                f"one, add {dtype} under [device.rates] in a cluster file",
+                AssumedRate,
+                stacklevel=2,
+            )
 
     def _measurements_of(self, device: str) -> Mapping[tuple[str, str, str], Measurement]:
         known = self._measurements.get(device)
@@ -136,24 +237,6 @@ class CostModel:
         if self._store is None:
             self._store = Store()
         return self._store
-
-
-def rate_dtype(types: Types) -> str:
-    """The dtype whose rate counts: the widest float of the call, float32 where there is none.
-
-    A tensor without dims does not count beside one that has some, as it does not in PyTorch's
-    promotion of types.
-    """
-    floats = [t for t in (*types.inputs, *types.outputs) if t is not None and _is_float(t.dtype)]
-    wide = [t for t in floats if t.shape] or floats
-    dtype = max((t.dtype for t in wide), key=DTYPE_BYTES.__getitem__, default="float32")
-    return {"complex128": "float64", "complex64": "float32", "complex32": "float16"}.get(
-        dtype, dtype
-    )
-
-
-def _is_float(dtype: str) -> bool:
-    return "float" in dtype or "complex" in dtype
 
 
 def spell_types(types: Types) -> str:

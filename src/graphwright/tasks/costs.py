@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from graphwright.describe import Types
 from graphwright.ir import Attr
 from graphwright.machine import Cluster, Device
 from graphwright.plans import transfers
+from graphwright.tasks.fusion import Fused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +51,23 @@ class Costs(Protocol):
     def communicate(self, traffic: Traffic) -> float:
         """Seconds from the start to the end of a hop's transfers."""
         ...
+
+
+class FusedCosts(Costs, Protocol):
+    """Costs that may be those of a compiled step, whose kernels are several operators."""
+
+    compiled: bool
+
+    def compute_fused(
+        self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device, fused: Fused
+    ) -> float:
+        """Seconds that one part of an operator adds to its kernel."""
+        ...
+
+
+def is_compiled(costs: Costs) -> TypeGuard[FusedCosts]:
+    """Whether a cost model prices the kernels of a compiled step."""
+    return bool(getattr(costs, "compiled", False))
 
 
 BUCKET_BYTES = 4 << 20

@@ -33,6 +33,7 @@ from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import Mesh, Sharding, device_array
 from graphwright.tasks.costs import Costs
+from graphwright.tasks.fusion import ALONE, Fused
 from graphwright.tasks.movement import EXTERNAL, Ints, Movement, Tasks
 from graphwright.tasks.placing import Placed
 from graphwright.tasks.resharding import Order
@@ -81,12 +82,12 @@ class SymmetricTemplates(Templates):
             self._sizes[sharding, type] = sizes
         return sizes
 
-    def call(self, op: str, placed: Placed, is_view: bool) -> Tasks:
-        tasks = self._calls.get((op, placed))
+    def call(self, op: str, placed: Placed, is_view: bool, fused: Fused = ALONE) -> Tasks:
+        tasks = self._calls.get((op, placed, fused))
         if tasks is None:
-            whole = self._whole.call(op, placed, is_view)
+            whole = self._whole.call(op, placed, is_view, fused)
             places = self._places_of(placed.mesh)
-            tasks = self._calls[op, placed] = self._parts(
+            tasks = self._calls[op, placed, fused] = self._parts(
                 self.devices(placed.mesh), self._one_each(places, whole.duration)
             )
         return tasks

@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.describe import PartCall
 from graphwright.ir import CONSTANT_OP, TensorType
-from graphwright.machine import Cluster
+from graphwright.machine import Cluster, Device
 from graphwright.plans import Mesh, Sharding, device_array, local_bytes
-from graphwright.tasks.costs import Costs, Pooled
+from graphwright.tasks.costs import Costs, Pooled, is_compiled
+from graphwright.tasks.fusion import ALONE, Fused
 from graphwright.tasks.movement import (
     Ints,
     Movement,
@@ -36,7 +38,7 @@ class Templates:
         self.kinds = kinds
         self.kind_of = np.array([kinds.index(d) for d in cluster.devices], dtype=np.int64)
         self.num_devices, self.resource_names = cluster.num_devices, cluster.resources
-        self._calls: dict[tuple[str, Placed], Tasks] = {}
+        self._calls: dict[tuple[str, Placed, Fused], Tasks] = {}
         self._movements: dict[tuple[TensorType, Sharding, Sharding, bool, Order], Movement] = {}
 
     def forget_beyond(self, most: int) -> None:
@@ -57,16 +59,18 @@ class Templates:
         """The bytes at each place of a sharding."""
         return local_bytes(sharding, type)
 
-    def call(self, op: str, placed: Placed, is_view: bool) -> Tasks:
+    def call(self, op: str, placed: Placed, is_view: bool, fused: Fused = ALONE) -> Tasks:
         """The parts of an operator, one for each device in the order of the mesh.
 
-        What takes no time, a view or a constant, does not occupy its device either.
+        What takes no time, a view or a constant, does not occupy its device either. `fused` says
+        what of it stays inside its kernel.
         """
-        tasks = self._calls.get((op, placed))
+        tasks = self._calls.get((op, placed, fused))
         if tasks is None:
             computes = not is_view and op != CONSTANT_OP
-            durations = self._durations(op, placed, computes)
-            tasks = self._calls[op, placed] = self._parts(device_array(placed.mesh), durations)
+            durations = self._durations(op, placed, computes, fused)
+            tasks = self._parts(device_array(placed.mesh), durations)
+            self._calls[op, placed, fused] = tasks
         return tasks
 
     def movement(
@@ -89,15 +93,22 @@ class Templates:
             tasks = self._movements[key] = movement(hops, type, source, target)
         return tasks
 
-    def _durations(self, op: str, placed: Placed, computes: bool) -> NDArray[np.int64]:
+    def _durations(
+        self, op: str, placed: Placed, computes: bool, fused: Fused
+    ) -> NDArray[np.int64]:
         """Picoseconds of each part."""
         table = np.zeros((len(placed.classes), len(self.kinds)), dtype=np.int64)
         if computes:
             for c, part in enumerate(placed.classes):
                 for k, device in enumerate(self.kinds):
-                    seconds = self.costs.compute(op, part.attrs, part.types, device)
-                    table[c, k] = picoseconds(seconds)
+                    table[c, k] = picoseconds(self._seconds(op, part, device, fused))
         return table[placed.class_of, self.kind_of[device_array(placed.mesh)]]
+
+    def _seconds(self, op: str, part: PartCall, device: Device, fused: Fused) -> float:
+        costs = self.costs
+        if fused != ALONE and is_compiled(costs):
+            return costs.compute_fused(op, part.attrs, part.types, device, fused)
+        return costs.compute(op, part.attrs, part.types, device)
 
     def _parts(self, devices: Ints, duration: NDArray[np.int64]) -> Tasks:
         count, busy = len(duration), bool(duration.any())

@@ -3,14 +3,15 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from graphwright import machine
-from graphwright.describe import Types
+from graphwright.describe import Types, widest
 from graphwright.ir import CONSTANT_OP, Attrs, TensorType
 from graphwright.machine import Device, FrozenDict, Measurement, Store
-from graphwright.simulate.costs import CostModel, measured_with, rate_dtype, spell_types
+from graphwright.simulate.costs import AssumedRate, CostModel, measured_with, spell_types
 
 DEVICE = Device(
     name="test device",
@@ -129,13 +130,64 @@ def test_equal_devices_share_what_is_known(roofline):
     ],
 )
 def test_the_widest_float_sets_the_rate(dtypes, expected):
-    assert rate_dtype(Types(tuple(TensorType((2,), d) for d in dtypes), ())) == expected
+    assert widest(tuple(TensorType((2,), d) for d in dtypes)) == expected
 
 
 def test_a_tensor_without_dims_does_not_set_the_rate():
     wide, narrow = TensorType((), "float64"), TensorType((2,), "float32")
-    assert rate_dtype(Types((narrow, wide), (narrow,))) == "float32"
-    assert rate_dtype(Types((wide,), (wide,))) == "float64"
+    assert widest((narrow, wide), (narrow,)) == "float32"
+    assert widest((wide,), (wide,)) == "float64"
+
+
+def attention(length: int) -> Types:
+    tensor = TensorType((1, 4, length, 64), "bfloat16")
+    return Types((tensor,) * 3, (tensor, TensorType((1, 4, length), "float32")))
+
+
+def test_attention_runs_at_the_rate_of_what_it_multiplies(roofline):
+    found = roofline.compute(
+        "graphwright.causal_attention", {"scale": None, "first": 0}, attention(2048), DEVICE
+    )
+    half = 4 * 4 * 64 * 2048 * 2049 / 2
+    assert found == pytest.approx(1e-5 + half / 4e12, rel=0.03)  # a few operations are no products
+
+
+def test_efficiency_is_by_kind_dtype_and_intensity(roofline):
+    curve = [[100.0, 0.25], [400.0, 0.5]]
+    device = replace(
+        DEVICE, efficiency={"product": {"bfloat16": curve, "other": 0.8}, "elementwise": 0.5}
+    )
+    n = 4096
+    narrow = roofline.compute("aten.mm", NONE, mm(n, "bfloat16"), device)
+    assert narrow == pytest.approx(1e-5 + 2 * n**3 / (0.5 * 4e12))
+    assert roofline.compute("aten.mm", NONE, mm(n), device) == pytest.approx(
+        1e-5 + 2 * n**3 / (0.8 * 1e12)
+    )
+    n = 600  # 2 n^3 operations on 6 n^2 bytes: 200 for each
+    between = roofline.compute("aten.mm", NONE, mm(n, "bfloat16"), device)
+    assert between == pytest.approx(1e-5 + 2 * n**3 / (0.375 * 4e12))
+    call = types((1000, 1000), (1000, 1000), outputs=[(1000, 1000)])
+    found = roofline.compute("aten.add.Tensor", Attrs({"alpha": 1}), call, device)
+    assert found == pytest.approx(1e-5 + 12e6 / 0.5e11)
+
+
+def test_convolutions_of_float32_take_tf32_and_products_do_not(roofline):
+    device = replace(DEVICE, rates={**DEVICE.rates, "tf32": 2e12})
+    window = {
+        "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1,
+        "transposed": False, "output_padding": (0, 0),
+    }  # fmt: skip
+    call = types((8, 256, 32, 32), (256, 256, 3, 3), None, outputs=[(8, 256, 32, 32)])
+    one, other = (roofline.compute("aten.convolution", window, call, d) for d in (DEVICE, device))
+    assert one - 1e-5 == pytest.approx(2 * (other - 1e-5))
+    assert roofline.compute("aten.mm", NONE, mm(512), DEVICE) == roofline.compute(
+        "aten.mm", NONE, mm(512), device
+    )
+
+
+def test_a_rate_that_is_not_listed_is_reported(roofline):
+    with pytest.warns(AssumedRate, match="lists no rate for float16.*float32 is used"):
+        roofline.compute("aten.mm", NONE, mm(512, "float16"), DEVICE)
 
 
 def test_types_are_spelled_with_what_is_absent():

@@ -2,6 +2,8 @@
 
     seconds = launch + max(operations / parts / rate, bytes of the part / bandwidth) * imbalance
 
+with the shares of rate and bandwidth that the device reaches (`CostModel.seconds`).
+
 `parts` are all ways that the operator's indices are split; what a part reads and writes follows
 from the layouts. The description counts operations and bytes of the whole call. Where the cost
 model has measurements for the devices, parts are cut out one by one and looked up.
@@ -12,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.describe import cost, tile
+from graphwright.describe import Arithmetic, PartCall, tile
 from graphwright.errors import InvalidStrategy, MisalignedSplit
 from graphwright.ir import CONSTANT_OP
-from graphwright.machine import Cluster
+from graphwright.machine import Cluster, Device
 from graphwright.partition.space import Options, num_parts, ways_of
-from graphwright.simulate import CostModel, rate_dtype
-from graphwright.tasks import Costs, GraphFacts
+from graphwright.simulate import CostModel
+from graphwright.tasks import ALONE, Costs, GraphFacts, is_compiled
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +30,8 @@ class ComputeTimes:
 
     def __init__(self, facts: GraphFacts, cluster: Cluster, costs: Costs) -> None:
         self.facts, self.costs = facts, costs
+        self.formulas = costs if isinstance(costs, CostModel) else CostModel(measured=False)
+        self.compiled = is_compiled(costs)
         self.sizes = np.array([axis.size for axis in cluster.axes], dtype=np.float64)
         self.devices = tuple(dict.fromkeys(cluster.devices))
         self.exact = not isinstance(costs, CostModel) or any(
@@ -44,15 +48,18 @@ class ComputeTimes:
 
     def _by_formula(self, i: int, options: Options, chosen: NDArray[np.int16]) -> Floats:
         node, types = self.facts.graph.nodes[i], self.facts.types[i]
-        whole_call = cost(node.op, self.facts.attrs[i], types)
+        whole_call = self.formulas.work(node.op, self.facts.attrs[i], types)
         if whole_call.operations == 0 and whole_call.bytes == 0:
             return np.zeros(len(chosen))
         whole, part = 0.0, np.zeros(len(chosen))
+        fused = self.facts.fused[i] if self.compiled else ALONE
         for arg, type in enumerate(types.inputs):
-            if type is not None:
+            if type is not None and not (fused != ALONE and fused.inputs[arg]):
                 whole += type.nbytes
                 part += type.nbytes / ways_of(options.need[chosen, arg], self.sizes)
         for output, type in enumerate(types.outputs):
+            if fused != ALONE and fused.outputs[output]:
+                continue
             whole += type.nbytes
             part += type.nbytes / ways_of(options.made[chosen, output], self.sizes)
         parts, imbalance = np.ones(len(chosen)), np.ones(len(chosen))
@@ -61,12 +68,15 @@ class ComputeTimes:
                 ways = np.where(chosen == option, self.sizes, 1.0).prod(axis=1)
                 parts *= ways
                 imbalance *= np.ceil(units / ways) * ways / units
-        read = whole_call.bytes * np.minimum(1.0, part / max(whole, 1))
-        slowest = np.zeros(len(chosen))
+        moved, what = float(whole_call.bytes), whole_call.what
+        if fused != ALONE:
+            moved = whole
+            what = Arithmetic("elementwise", what.dtype) if what.kind == "cast" else what
+        read = moved * np.minimum(1.0, part / max(whole, 1))
+        operations, slowest = whole_call.operations * imbalance / parts, np.zeros(len(chosen))
         for device in self.devices:
-            arithmetic = whole_call.operations * imbalance / parts / device.rate(rate_dtype(types))
-            seconds = device.launch + np.maximum(arithmetic, read / device.bandwidth)
-            slowest = np.maximum(slowest, seconds)
+            seconds = self.formulas.seconds(device, what, operations, read)
+            slowest = np.maximum(slowest, seconds + (device.launch if fused.launches else 0.0))
         return slowest
 
     def _looked_up(self, i: int, options: Options, chosen: NDArray[np.int16]) -> Floats:
@@ -80,8 +90,13 @@ class ComputeTimes:
                 seconds[row] = np.inf
                 continue
             seconds[row] = max(
-                self.costs.compute(node.op, part.attrs, part.types, device)
-                for part in classes
-                for device in self.devices
+                self._part_seconds(i, part, device) for part in classes for device in self.devices
             )
         return seconds
+
+    def _part_seconds(self, i: int, part: PartCall, device: Device) -> float:
+        op, costs = self.facts.graph.nodes[i].op, self.costs
+        if is_compiled(costs):
+            fused = self.facts.fused[i]
+            return costs.compute_fused(op, part.attrs, part.types, device, fused)
+        return costs.compute(op, part.attrs, part.types, device)

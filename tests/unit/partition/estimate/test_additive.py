@@ -106,7 +106,7 @@ def test_estimates_rank_plans_as_the_simulator_does(workload, on):
     problem = model.problem()
     points = track(problem, precision=0.1).points
     rng, rows = np.random.default_rng(4), []
-    for number in range(12):
+    for number in range(24):
         near = points[rng.integers(len(points))]
         found = changed(problem, near, rng, (0.02, 0.1, 0.4, 1.0)[number % 4])
         step = simulate(graph, model.plan(found, "random"), costs=COSTS)
