@@ -133,13 +133,19 @@ def test_a_batch_with_more_in_it_than_was_captured():
 
 
 @pytest.mark.parametrize(
-    "option", [{"clip_norm": 1.0}, {"accumulate": 2}, {"autocast": torch.bfloat16}]
+    "option",
+    [
+        {"clip_norm": 1.0},
+        {"accumulate": 2},
+        {"autocast": torch.bfloat16},
+        {"mixed_precision": torch.bfloat16},
+    ],
 )
 def test_options_belong_to_the_graph(option):
     model, batch, graph, plan = planned()
     with pytest.raises(InvalidOption, match=f"{next(iter(option))}=.*captured already"):
         gw.compile(plan, model, F.cross_entropy, torch.optim.SGD, graph=graph, **option)
-    with pytest.raises(PlanMismatch, match="clip_norm, accumulate or autocast"):
+    with pytest.raises(PlanMismatch, match="clip_norm, accumulate, autocast or mixed_precision"):
         gw.compile(plan, model, F.cross_entropy, torch.optim.SGD, batch=batch, **option)
 
 

@@ -24,11 +24,11 @@ from graphwright.errors import InvalidAutocast
 _DEVICES = ("cpu", "cuda", "xpu", "mtia")
 
 
-def check_autocast(dtype: object) -> None:
-    """Raise unless this is a dtype that autocast computes in, or None."""
+def check_autocast(dtype: object, option: str = "autocast") -> None:
+    """Raise unless this is a dtype that mixed precision computes in, or None."""
     if dtype not in (None, torch.bfloat16, torch.float16):
         raise InvalidAutocast(
-            "autocast has to be torch.bfloat16 or torch.float16, the dtype to compute in, not "
+            f"{option} has to be torch.bfloat16 or torch.float16, the dtype to compute in, not "
             f"{dtype!r}"
         )
 

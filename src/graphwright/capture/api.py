@@ -58,6 +58,7 @@ def capture(
     accumulate: int = 1,
     batch_dim: BatchDim = 0,
     autocast: torch.dtype | None = None,
+    mixed_precision: torch.dtype | None = None,
     passes: Iterable[Pass | PassRecord] = UNMERGED,
 ) -> Graph:
     """Return the graph of one step of a model; nothing is allocated and the model is left as it
@@ -75,7 +76,8 @@ def capture(
     the batch along `batch_dim` into K consecutive micro-batches: K times forward and backward of a
     loss that counts one part in K, then one update. `autocast=torch.bfloat16` computes model and
     loss in mixed precision, and so does a `torch.autocast` around this call; casts are part of the
-    graph.
+    graph. `mixed_precision=torch.bfloat16` is that of FSDP: parameters and state in float32, model,
+    gradients and what is gathered and summed in bfloat16.
 
     `passes` rewrite the graph, one after the other; `graph.passes` names them.
 
@@ -86,6 +88,7 @@ def capture(
     training = inputs is None
     check_clip_norm(clip_norm)
     check_autocast(autocast)
+    check_autocast(mixed_precision, "mixed_precision")
     autocast = autocast or surrounding()
     about_training = (loss_fn, batch, optimizer, clip_norm, None if accumulate == 1 else accumulate)
     if not training and any(given is not None for given in about_training):
@@ -96,7 +99,13 @@ def capture(
     _check_loss_function(loss_fn)
     with _ONE_AT_A_TIME, blaming(model, _call(training, loss_fn)):
         if not training:
-            recording = Recording(model, inputs, training=False, autocast=autocast)
+            recording = Recording(
+                model,
+                inputs,
+                training=False,
+                autocast=autocast,
+                mixed_precision=mixed_precision,
+            )
         else:
             given, targets = split_batch(batch, has_targets=loss_fn is not None)
             if not any(p.requires_grad for p in model.parameters()):
@@ -119,9 +128,10 @@ def capture(
                 accumulate=accumulate,
                 batch_dim=batch_dim,
                 autocast=autocast,
+                mixed_precision=mixed_precision,
             )
         graph = record_step(recording)
-    options = write_options(clip_norm, accumulate, batch_dim, autocast)
+    options = write_options(clip_norm, accumulate, batch_dim, autocast, mixed_precision)
     arguments = named_arguments(recording.inputs, recording.targets)
     if arguments:
         options["arguments"] = tuple(arguments.items())

@@ -17,7 +17,11 @@ from graphwright.ir import Attr, Graph
 
 
 def write_options(
-    clip_norm: float | None, accumulate: int, batch_dim: BatchDim, autocast: torch.dtype | None
+    clip_norm: float | None,
+    accumulate: int,
+    batch_dim: BatchDim,
+    autocast: torch.dtype | None,
+    mixed_precision: torch.dtype | None = None,
 ) -> dict[str, Attr]:
     """Those that are not the default."""
     options: dict[str, Attr] = {}
@@ -26,8 +30,9 @@ def write_options(
     if accumulate != 1:
         options["accumulate"] = accumulate
         options["batch_dim"] = batch_dim if isinstance(batch_dim, int) else tuple(batch_dim.items())
-    if autocast is not None:
-        options["autocast"] = str(autocast).removeprefix("torch.")
+    for name, dtype in (("autocast", autocast), ("mixed_precision", mixed_precision)):
+        if dtype is not None:
+            options[name] = str(dtype).removeprefix("torch.")
     return options
 
 
@@ -40,8 +45,9 @@ def read_options(graph: Graph) -> dict[str, Any]:
     """The options that a graph was captured with, for `gw.capture`."""
     kept = graph.options
     options: dict[str, Any] = {n: kept[n] for n in ("clip_norm", "accumulate") if n in kept}
-    if "autocast" in kept:
-        options["autocast"] = getattr(torch, str(kept["autocast"]), None)
+    for name in ("autocast", "mixed_precision"):
+        if name in kept:
+            options[name] = getattr(torch, str(kept[name]), None)
     if "batch_dim" in kept:
         dim = kept["batch_dim"]
         options["batch_dim"] = dict(dim) if isinstance(dim, tuple) else dim  # type: ignore[arg-type]

@@ -40,6 +40,7 @@ def compile_step(
     accumulate: int = 1,
     batch_dim: BatchDim = 0,
     autocast: torch.dtype | None = None,
+    mixed_precision: torch.dtype | None = None,
     seed: int = 0,
     device: str | None = None,
     torch_compile: bool = False,
@@ -51,8 +52,8 @@ def compile_step(
     `graph` the graph that was planned; without both, the first batch that the step is given is the
     example, and has to be whole. Either way model, loss and optimizer are captured and have to make
     the planned graph; `check_graph=False` trusts a given one instead, which saves the seconds that
-    a large model takes. `clip_norm`, `accumulate`, `batch_dim` and `autocast` are those of
-    `gw.capture`; a given graph has its own. The model's values are what
+    a large model takes. `clip_norm`, `accumulate`, `batch_dim`, `autocast` and `mixed_precision`
+    are those of `gw.capture`; a given graph has its own. The model's values are what
     training starts from: real ones, or on the meta device those that its modules'
     `reset_parameters` make from `seed`; see also `Step.load`. An optimizer instance keeps its
     learning rates, so that schedulers work on it (`step.optimizer`). `torch_compile` compiles what
@@ -71,9 +72,15 @@ def compile_step(
         "accumulate": accumulate,
         "batch_dim": batch_dim,
         "autocast": autocast or surrounding(),
+        "mixed_precision": mixed_precision,
     }
     if graph is not None:
-        _check_has_options(clip_norm, accumulate, autocast)
+        _check_has_options(
+            clip_norm=clip_norm,
+            accumulate=None if accumulate == 1 else accumulate,
+            autocast=autocast,
+            mixed_precision=mixed_precision,
+        )
         options = {"autocast": None, **read_options(graph)}
         graph = graph_of_plan(graph, plan)
         _check_is_planned(plan, graph)
@@ -109,8 +116,8 @@ def _check_is_planned(plan: Plan, graph: Graph) -> None:
     if plan.graph_hash != graph.hash:
         raise PlanMismatch(
             "the plan was made for another graph: another model, loss, batch size, dtype, "
-            "optimizer or options of it, clip_norm, accumulate or autocast; plan this one with "
-            "gw.plan"
+            "optimizer or options of it, clip_norm, accumulate, autocast or mixed_precision; plan "
+            "this one with gw.plan"
         )
 
 
@@ -143,12 +150,9 @@ def _check_size(plan: Plan) -> None:
         )
 
 
-def _check_has_options(
-    clip_norm: float | None, accumulate: int, autocast: torch.dtype | None
-) -> None:
-    given = {"clip_norm": clip_norm, "accumulate": accumulate, "autocast": autocast}
+def _check_has_options(**given: object) -> None:
     for name, value in given.items():
-        if value is not None and not (name == "accumulate" and value == 1):
+        if value is not None:
             raise InvalidOption(
                 f"{name}={value} changes what is captured, but graph=... is captured already; give "
                 f"{name} to gw.capture, or batch=... in the place of graph=..."

@@ -197,7 +197,7 @@ class CostModel:
             dtype = "tf32"
         if kind in PRODUCTS:
             base, share = device.rate_source(dtype)
-            if base != dtype:
+            if base != dtype and _has_matrix_units(device):
                 self._report_rate(device, dtype, base, share)
             intensity = operations / np.maximum(nbytes, 1.0)
             rate = share * device.rates[base] * device.reached(kind, base, intensity)
@@ -237,6 +237,11 @@ class CostModel:
         if self._store is None:
             self._store = Store()
         return self._store
+
+
+def _has_matrix_units(device: Device) -> bool:
+    """Whether narrow floats multiply at rates of their own; elsewhere float32 stands for them."""
+    return not device.rates.keys().isdisjoint(("float16", "bfloat16"))
 
 
 def spell_types(types: Types) -> str:

@@ -194,6 +194,38 @@ def test_checkpointing_recomputes_with_the_same_draws(reentrant: bool) -> None:
         assert graph.node(node.partner).op == "aten.tanh"
 
 
+class AttentionBlock(nn.Module):
+    def __init__(self, *, causal: bool) -> None:
+        super().__init__()
+        self.map, self.causal = nn.Linear(8, 8), causal
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.map(x).unflatten(-1, (2, 4)).transpose(1, 2)
+        y = F.scaled_dot_product_attention(y, y, y, is_causal=self.causal)
+        return x + y.transpose(1, 2).flatten(2)
+
+
+class CheckpointedAttention(nn.Module):
+    def __init__(self, *, causal: bool) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(AttentionBlock(causal=causal) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_checkpointing_recomputes_attention_without_dropout(causal: bool) -> None:
+    """It has the tag of a random operator, but draws nothing."""
+    batch = (torch.randn(3, 5, 8, dtype=torch.float64), torch.randn(3, 5, 8, dtype=torch.float64))
+    model = CheckpointedAttention(causal=causal).double()
+    graph = eager.assert_trains_alike(model, F.mse_loss, batch, torch.optim.SGD, SGD)
+    forward = [n for n in graph.nodes if "attention" in n.op and not n.op.endswith("backward")]
+    assert [node.phase for node in forward] == [Phase.FORWARD] * 2 + [Phase.BACKWARD] * 2
+
+
 class Mixed(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -188,6 +188,8 @@ def test_convolutions_of_float32_take_tf32_and_products_do_not(roofline):
 def test_a_rate_that_is_not_listed_is_reported(roofline):
     with pytest.warns(AssumedRate, match="lists no rate for float16.*float32 is used"):
         roofline.compute("aten.mm", NONE, mm(512, "float16"), DEVICE)
+    plain = replace(DEVICE, rates={"float32": 1e12})  # it says one rate for all, which is no news
+    roofline.compute("aten.mm", NONE, mm(512, "float16"), plain)
 
 
 def test_types_are_spelled_with_what_is_absent():

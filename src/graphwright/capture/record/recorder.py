@@ -185,7 +185,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
                 set_pair(fake, pair)
             return result
         arguments = bind_arguments(func, args, kwargs)
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if _draws_numbers(func, arguments):
             if arguments.get("generator") is not None:
                 raise UnsupportedModel(
                     f"{operator_name(func)} draws from a generator of its own; use the "
@@ -352,6 +352,14 @@ def _check_call(
             "an embedding with sparse=True makes sparse gradients, which a graph cannot hold; use "
             "sparse=False (the gradient is then a dense tensor of the table's size)"
         )
+
+
+def _draws_numbers(func: OpOverload, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call draws random numbers: attention has the tag of one, but not without dropout.
+
+    A draw is reused where a checkpoint repeats it, and anything else is computed again.
+    """
+    return torch.Tag.nondeterministic_seeded in func.tags and arguments.get("dropout_p", 1) != 0
 
 
 @cache

@@ -17,6 +17,7 @@ from graphwright.aten import call, casting, own_loss
 from graphwright.capture.record import value_of
 from graphwright.capture.step.clip import clip
 from graphwright.capture.step.micro import micro_batches
+from graphwright.capture.step.mixed import cast_inputs, cast_parameters
 from graphwright.capture.step.recording import Recording
 from graphwright.errors import NoTrainingStep
 from graphwright.ir import Phase, Role
@@ -102,8 +103,10 @@ def _added(recording: Recording, name: str, total: Tensor | None, tensor: Tensor
 
 def _forward(recording: Recording, inputs: Any, targets: Any) -> Tensor:
     """Return the loss."""
+    lower = recording.mixed_precision
     with torch.enable_grad(), casting(recording.autocast):
-        output = call(recording.model, inputs)
+        with cast_parameters(recording.model, lower):
+            output = call(recording.model, cast_inputs(inputs, lower))
         loss = own_loss(output) if recording.loss_fn is None else recording.loss_fn(output, targets)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
         returned = (

@@ -34,6 +34,7 @@ class Recording:
     accumulate: int = 1
     batch_dim: BatchDim = 0
     autocast: torch.dtype | None = None
+    mixed_precision: torch.dtype | None = None
     recorder: Recorder = field(init=False)
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])

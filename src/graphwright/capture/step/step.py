@@ -21,6 +21,7 @@ from graphwright.capture.record import Functionalisation, Recorder, assemble, sw
 from graphwright.capture.recurrent import unrolled
 from graphwright.capture.step.declare import collect, declare
 from graphwright.capture.step.gradients import clip_gradients, record_gradients
+from graphwright.capture.step.mixed import cast_inputs, cast_parameters
 from graphwright.capture.step.recording import Recording
 from graphwright.capture.step.update import record_update
 from graphwright.errors import UnsupportedModel
@@ -59,8 +60,13 @@ def record_step(recording: Recording) -> Graph:
 
 def _infer(recording: Recording) -> None:
     """Run the model alone."""
-    with torch.no_grad(), casting(recording.autocast):
-        output = call(recording.model, recording.inputs)
+    lower = recording.mixed_precision
+    with (
+        torch.no_grad(),
+        casting(recording.autocast),
+        cast_parameters(recording.model, lower),
+    ):
+        output = call(recording.model, cast_inputs(recording.inputs, lower))
     leaves = dict(named_tensors("output", output))
     if not leaves:
         raise UnsupportedModel(

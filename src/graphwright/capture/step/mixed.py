@@ -1,0 +1,52 @@
+"""Mixed precision as FSDP means it: parameters are kept in float32, and cast for every pass.
+
+    parameter (float32) --> cast --> forward, backward in bfloat16
+    gradient (bfloat16) --> cast --> update in float32
+
+What is gathered, computed and reduced is bfloat16; the casts are operators of the graph, so a plan
+can gather what was cast, and sum gradients before they are cast back. Floating-point inputs of the
+model are cast as well, buffers are not (`MixedPrecisionPolicy(param_dtype=torch.bfloat16)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.aten import map_named
+
+
+@contextmanager
+def cast_parameters(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
+    """Let a model compute with its floating-point parameters cast to a dtype."""
+    if dtype is None:
+        yield
+        return
+    casts: dict[int, Tensor] = {}
+    kept: list[tuple[dict[str, Any], str, Tensor]] = []
+    try:
+        for module in model.modules():
+            table: dict[str, Any] = module._parameters
+            for name, parameter in table.items():
+                if parameter is not None and parameter.is_floating_point():
+                    if id(parameter) not in casts:
+                        casts[id(parameter)] = parameter.to(dtype)
+                    kept.append((table, name, parameter))
+                    table[name] = casts[id(parameter)]
+        yield
+    finally:
+        for table, name, parameter in kept:
+            table[name] = parameter
+
+
+def cast_inputs(inputs: Any, dtype: torch.dtype | None) -> Any:
+    """The inputs of a model, those in floating point cast to a dtype."""
+    if dtype is None:
+        return inputs
+    return map_named(
+        lambda _, value: value.to(dtype) if value.is_floating_point() else value, "inputs", inputs
+    )
