@@ -130,6 +130,10 @@ class Cluster:
         """
         return self._topology.classes(period)
 
+    def pace(self, device: Device) -> float:
+        """How much longer than one device by itself the slowest of its kind takes here."""
+        return 1.0 + device.spread if self.num_devices > 1 else 1.0
+
     def kinds(self) -> dict[Device, int]:
         """The number of devices of each kind."""
         kinds: dict[Device, int] = {}
@@ -286,7 +290,8 @@ def _content_hash(cluster: Cluster) -> str:
     devices = [
         (d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n,
          *(() if d.overlaps else ("alone",)),
-         *((str(d.efficiency),) if d.efficiency else ()))
+         *((str(d.efficiency),) if d.efficiency else ()),
+         *((("spread", d.spread),) if d.spread else ()))
         for d, n in runs_of(cluster.devices)
     ]  # fmt: skip
     levels = [(v.name, v.count, v.bandwidth, v.latency, v.shared) for v in cluster.levels]

@@ -41,7 +41,8 @@ class Device:
     `memory` is in bytes, `bandwidth` that of its memory in bytes/s, `launch` the fixed cost of a
     kernel in seconds. `rates` are operations/s by dtype (a multiply-add counts two); float32 is
     required. `overlaps`: it computes while it sends and receives, as GPUs do and CPUs do not.
-    `efficiency` is what kernels reach of rates and bandwidth (see `machine.efficiency`).
+    `efficiency` is what kernels reach of rates and bandwidth (see `machine.efficiency`). `spread`
+    is how far the slowest of several such devices is behind one of them: all others wait for it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Device:
     launch: float
     overlaps: bool = True
     efficiency: Efficiency = FrozenDict()  # noqa: RUF009
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
         check_name(self.name, "device name")
@@ -74,6 +76,10 @@ class Device:
             raise InvalidCluster(f"{place}: overlaps: {self.overlaps!r} is not True or False")
         efficiency = check_efficiency(self.efficiency, checked, f"{place}: efficiency")
         object.__setattr__(self, "efficiency", efficiency)
+        spread = check_figure(self.spread, f"{place}: spread", zero=True)
+        if spread > 1:
+            raise InvalidCluster(f"{place}: spread: {spread:g} is more than 1: twice as slow")
+        object.__setattr__(self, "spread", spread)
 
     def rate(self, dtype: str) -> float:
         """Operations/s for a dtype: its own rate, or an estimate from a similar dtype."""

@@ -29,7 +29,7 @@ from typing import Any
 from graphwright.errors import MeasuredTableError, StoreError
 from graphwright.files import writing
 from graphwright.machine.cluster import Cluster
-from graphwright.machine.names import cluster, preset_folder, preset_names
+from graphwright.machine.names import cluster, preset_file, preset_names
 from graphwright.machine.store import CollectiveKey, ComputeKey, Measurement, Store
 
 SUFFIX = ".measured.json"
@@ -84,13 +84,14 @@ def _is_same_machine(preset: Cluster, on: Cluster) -> bool:
 @lru_cache(maxsize=1)
 def _with_tables() -> tuple[str, ...]:
     """The presets that ship a table."""
-    return tuple(n for n in preset_names() if (preset_folder() / f"{n}{SUFFIX}").is_file())
+    return tuple(n for n in preset_names() if preset_file(n, SUFFIX) is not None)
 
 
 @lru_cache(maxsize=16)
 def _table(name: str) -> MeasuredTable:
-    text = (preset_folder() / f"{name}{SUFFIX}").read_text("utf-8")
-    return table_from_json(text, f"the measured table of preset {name}")
+    file = preset_file(name, SUFFIX)
+    assert file is not None
+    return table_from_json(file.read_text("utf-8"), f"the measured table of preset {name}")
 
 
 def table_of(

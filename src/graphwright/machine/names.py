@@ -18,21 +18,34 @@ from importlib.resources.abc import Traversable
 from graphwright.errors import InvalidCluster, UnknownCluster
 from graphwright.machine.cluster import Cluster
 from graphwright.machine.local import local_cluster, measure_once
-from graphwright.machine.toml_file import from_toml, load
+from graphwright.machine.toml_file import DEVICES, from_toml, load
 
 _COUNTED = re.compile(r"(.+):([0-9]{1,9})", re.ASCII | re.DOTALL)
 
 
 def preset_folder() -> Traversable:
-    """Where the clusters are that come with the package, with their measured tables."""
+    """Where the clusters are that come with the package, in folders, with their measured tables."""
     return files("graphwright.machine") / "presets"
+
+
+def preset_file(name: str, suffix: str = ".toml") -> Traversable | None:
+    """The file of a preset, in whichever folder it is."""
+    return _preset_files().get(f"{name}{suffix}")
 
 
 @lru_cache(maxsize=1)
 def preset_names() -> tuple[str, ...]:
     """The names of the clusters that come with the package, sorted."""
-    names = (file.name for file in preset_folder().iterdir())
-    return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
+    return tuple(sorted(n.removesuffix(".toml") for n in _preset_files() if n.endswith(".toml")))
+
+
+@lru_cache(maxsize=1)
+def _preset_files() -> dict[str, Traversable]:
+    """The files of presets by name; devices have a folder of their own."""
+    entries = [e for e in preset_folder().iterdir() if e.name != DEVICES]
+    folders = [entry for entry in entries if entry.is_dir()]
+    every = [*entries, *(file for folder in folders for file in folder.iterdir())]
+    return {entry.name: entry for entry in every if entry.is_file()}
 
 
 def cluster(name: str | os.PathLike[str] | Cluster) -> Cluster:
@@ -76,5 +89,6 @@ def _known() -> str:
 
 @lru_cache(maxsize=64)
 def _preset(name: str) -> Cluster:
-    text = (preset_folder() / f"{name}.toml").read_text("utf-8")
-    return from_toml(text, f"preset {name}")
+    file = preset_file(name)
+    assert file is not None
+    return from_toml(file.read_text("utf-8"), f"preset {name}")

@@ -1,7 +1,8 @@
 """Clusters as TOML files, read strictly; a cluster that is written and read again is equal.
 
     name = "two-nodes"                      # optional: source = "...", price_per_device_hour = 2.5
-    [device]                                # or [[device]]s with `count = 8` or `at = [0, 3]`
+    device = "h100-sxm"                     # that comes with the package (`device_names`), or
+    [device]                                # a table, or [[device]]s with `count = 8`
     name = "NVIDIA H100 80GB HBM3"
     memory = "80GB"
     bandwidth = "3.35TB/s"
@@ -34,6 +35,8 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
+from importlib.resources import files
 from math import prod
 from pathlib import Path
 
@@ -52,8 +55,19 @@ from graphwright.machine.device import Device
 from graphwright.machine.efficiency import plain
 from graphwright.machine.quantities import format_quantity, parse_quantity
 
-_DEVICE_KEYS = ("name", "memory", "bandwidth", "launch", "overlaps", "rates", "efficiency")
+_DEVICE_KEYS = (
+    "name",
+    "memory",
+    "bandwidth",
+    "launch",
+    "overlaps",
+    "rates",
+    "efficiency",
+    "spread",
+)
 PRICE = "price_per_device_hour"
+DEVICES = "devices"
+"""The folder of devices among the presets."""
 MAX_BYTES = 64 << 20
 """A larger file is not a cluster."""
 
@@ -199,6 +213,8 @@ def _numbers(table: _Table, key: str) -> list[int]:
 
 def _devices(top: _Table, total: int) -> tuple[Device, ...]:
     """All devices of the cluster; `at` places a kind, `count` fills the rest in order."""
+    if isinstance(top.get("device"), str):
+        return (known_device(str(top.get("device")), top.at("device")),) * total
     if isinstance(top.get("device"), dict):
         table = top.table("device")
         table.allow(*_DEVICE_KEYS)
@@ -238,6 +254,32 @@ def _devices(top: _Table, total: int) -> tuple[Device, ...]:
     return tuple(device for device in placed if device is not None)
 
 
+def device_names() -> tuple[str, ...]:
+    """The names of the devices that come with the package, for `device = "h100-sxm"`."""
+    names = (file.name for file in (files("graphwright.machine") / "presets" / DEVICES).iterdir())
+    return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
+
+
+def known_device(name: str, place: str = "device") -> Device:
+    """A device that comes with the package."""
+    if name not in device_names():
+        near = get_close_matches(name.lower(), device_names(), 1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InvalidCluster(
+            f"{place}: there is no device {name!r}; {hint}use one of {', '.join(device_names())}, "
+            "or a table [device]"
+        )
+    return _known_device(name)
+
+
+@lru_cache(maxsize=64)
+def _known_device(name: str) -> Device:
+    file = files("graphwright.machine") / "presets" / DEVICES / f"{name}.toml"
+    table = _Table(tomllib.loads(file.read_text("utf-8")), f"device {name}")
+    table.allow(*_DEVICE_KEYS)
+    return _device(table)
+
+
 def _device(table: _Table) -> Device:
     rates = table.table("rates")
     memory = parse_quantity(table.get("memory"), "size", table.at("memory"))
@@ -252,6 +294,7 @@ def _device(table: _Table) -> Device:
             efficiency=FrozenDict(table.table("efficiency").data)  # type: ignore[arg-type]
             if "efficiency" in table.data
             else FrozenDict(),
+            spread=check_figure(table.data.get("spread", 0.0), table.at("spread"), zero=True),
         )
     except InvalidCluster as error:
         if str(error).startswith(table.file):
@@ -281,6 +324,7 @@ def to_toml(cluster: Cluster) -> str:
         lines.append(f"memory = {format_quantity(device.memory, 'size')}")
         lines += _figures(device, ("bandwidth", "bandwidth"), ("launch", "time"))
         lines += [] if device.overlaps else ["overlaps = false"]
+        lines += [f"spread = {device.spread!r}"] if device.spread else []
         lines += ["", "[device.rates]"]
         lines += [
             f"{name} = {format_quantity(rate, 'rate')}" for name, rate in device.rates.items()

@@ -2,7 +2,7 @@
 
 searches   frontier, mcmc                    what `gw.plan` searches with
 systems    optcnn, tofu, icml18, ...         what other systems find, over the same splits and costs
-recipes    data, zero, megatron, ...         what people do, without a search
+recipes    data, fsdp, megatron, ...         what people do, without a search
 """
 
 from __future__ import annotations
@@ -223,12 +223,28 @@ class OneWeirdTrick(OnePlan):
         return recipes.one_weird_trick(context.estimate(context.plain))
 
 
-@algorithm("zero", "recipe", whose="ZeRO, FSDP")
-class Zero(OnePlan):
-    """Samples; parameters, gradients and state live in parts."""
+@algorithm("zero2", "recipe", whose="ZeRO")
+class Zero2(OnePlan):
+    """Samples; parameters, gradients and state live in parts, gathered once a step."""
 
     def plan(self, context: Context) -> Plan:
-        return recipes.zero(context.estimate(context.plain))
+        return recipes.zero2(context.estimate(context.plain))
+
+
+@algorithm("fsdp", "recipe", whose="FSDP, ZeRO-3")
+class FullySharded(OnePlan):
+    """The same, but parameters are gathered again for the backward pass."""
+
+    def plan(self, context: Context) -> Plan:
+        return recipes.fsdp(context.estimate(context.plain))
+
+
+@algorithm("hsdp", "recipe", whose="FSDP, hybrid")
+class HybridSharded(OnePlan):
+    """FSDP within a node, copies between nodes."""
+
+    def plan(self, context: Context) -> Plan:
+        return recipes.hsdp(context.estimate(context.plain))
 
 
 @algorithm("megatron", "recipe", whose="Megatron-LM")
@@ -237,6 +253,14 @@ class Megatron(OnePlan):
 
     def plan(self, context: Context) -> Plan:
         return recipes.megatron(context.estimate(context.plain))
+
+
+@algorithm("fsdp-tp", "recipe", whose="FSDP and Megatron-LM")
+class FullyShardedTensorParallel(OnePlan):
+    """Megatron's splits within a node, FSDP between nodes."""
+
+    def plan(self, context: Context) -> Plan:
+        return recipes.fsdp_tp(context.estimate(context.plain))
 
 
 @algorithm("replicate", "reference", whose="")
@@ -266,8 +290,13 @@ COMPARABLE = _names("recipe", "system", "reference")
 """What makes one plan, to compare others with."""
 
 
+RENAMED = {"zero": "zero2"}
+"""Recipes by the names that they had before."""
+
+
 def make_other(name: str, context: Context) -> Plan:
     """The plan of a recipe or a system."""
+    name = RENAMED.get(name, name)
     known = REGISTRY[name]() if name in COMPARABLE else None
     if not isinstance(known, OnePlan):
         raise InvalidOption(f"no recipe or system {name!r}; one of {', '.join(COMPARABLE)}")

@@ -24,6 +24,7 @@ from graphwright.partition.algorithms import (
     ALGORITHMS,
     COMPARABLE,
     RECIPES,
+    RENAMED,
     SYSTEMS,
     FrontierTracking,
     make_other,
@@ -46,6 +47,8 @@ FEW_BYTES = ("tofu", "equal-chop", "icml18", "spartan")
 """Searches for the least bytes, which that objective chooses from too."""
 COMPARED = (*RECIPES, "tofu", "optcnn")
 """What a search is compared with, and never worse than, unless told otherwise."""
+BETWEEN_NODES = ("hsdp", "fsdp-tp")
+"""Recipes that need several nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,8 @@ class Search:
             raise InvalidOption(
                 f"baselines={baselines!r} is one name; give names, as in ({baselines!r},)"
             )
+        named = tuple(RENAMED.get(name, name) for name in self.baselines)
+        object.__setattr__(self, "baselines", named)
         unknown = [b for b in self.baselines if b not in COMPARABLE]
         if unknown:
             raise InvalidOption(
@@ -253,6 +258,8 @@ class _Planning:
         """The plans to compare with, those that are possible."""
         plans: dict[str, Plan] = {}
         wanted = self.how.baselines if self.context.cluster.num_devices > 1 else ()
+        if wanted == COMPARED and len({axis.level for axis in self.context.cluster.axes}) == 1:
+            wanted = tuple(name for name in wanted if name not in BETWEEN_NODES)
         for number, name in enumerate(wanted):
             if plans and self._late():
                 self.notes.append(f"the time budget ran out before {name} was tried")

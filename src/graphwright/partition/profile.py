@@ -91,7 +91,7 @@ def profile(
     sizes = sizes_of(on, wanted)
     if not sizes:
         raise InvalidOption(f"{on.name} cannot have any of {wanted} devices")
-    quick: dict[str, object] = {"points": 4, "baselines": ("data", "zero")}
+    quick: dict[str, object] = {"points": 4, "baselines": ("data", "zero2")}
     if isinstance(search.get("algorithm"), Algorithm):  # which has points of its own
         del quick["points"]
     search = {**quick, **search}

@@ -25,7 +25,7 @@ from graphwright.pipeline.planning import RunOptions
 from graphwright.plans import Frontier, Plan, figures_of
 from graphwright.run import DDP, Make, Outcome, StepTimes, Training, launch, time_in_turns
 
-COMPARED = ("data", "zero", "megatron", "tofu")
+COMPARED = ("data", "zero2", "megatron", "tofu")
 FOUND, DATA = "the plan found", "data parallelism"
 TURN_SECONDS, TURN_STEPS, TURNS = 0.5, (2, 10), 8
 CHECKED_STEPS = 3

@@ -19,7 +19,6 @@ from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
 from graphwright.simulate.timeline import Timeline, figures
 from graphwright.tasks import (
-    ALONE,
     Costs,
     Expansion,
     Fused,
@@ -151,7 +150,7 @@ def _repeated(expansion: Expansion, plan: Plan) -> float:
     facts = expansion.facts
     for i, (node, call) in enumerate(zip(facts.graph.nodes, facts.call, strict=True)):
         strategy = plan.strategy(node.name)
-        key = (call, strategy, facts.fused[i] if expansion.compiled else ALONE)
+        key = (call, strategy, expansion.fused[i])
         times = known.get(key)
         if times is None:
             spent, shape = float(expansion.duration(i).sum()), expansion.placed[i].mesh.shape

@@ -11,8 +11,9 @@ is PyTorch's default. What memory bounds computes outside of matrix units, at th
 most.
 
 ``compiled=True`` prices the kernels of a compiled step: a run of element-wise operators reads and
-writes each tensor once and is launched once (`tasks.fusion`). Measurements are of single operators,
-so they count for what is not fused.
+writes each tensor once and is launched once (`tasks.fusion`). ``fusion="modules"`` prices PyTorch's
+eager kernels, where a batch norm is one: capture takes it apart, and Graphwright runs the pieces.
+Measurements are of single operators, so they count for what is not fused.
 
 Views move nothing and constants are there before the step, so both take no time. Transfers are in
 `communication`.
@@ -33,7 +34,7 @@ from graphwright.describe import PRODUCTS, Arithmetic, Types, arithmetic, cost
 from graphwright.ir import CONSTANT_OP, Attr, Attrs, TensorType
 from graphwright.machine import Cluster, Device, Measurement, Store, preset_computes
 from graphwright.simulate.communication import Table, analytic, load_tables, signature
-from graphwright.tasks import ALONE, Fused, Traffic
+from graphwright.tasks import ALONE, Fused, Fusion, Traffic
 
 Floats = NDArray[np.float64] | float
 Key = tuple[str, str, Types]
@@ -59,15 +60,21 @@ class CostModel:
     Measurements come from `store`, by default the user's own (see `machine.Store`), read in bulk
     for every device and cluster met; what is measured later is not seen. ``measured=False`` goes by
     formulas alone. `num_measured` and `num_estimated` count the distinct calls asked for so far.
-    `compiled`: price what `torch.compile` makes of a step, not an operator at a time.
+    `compiled`: price what `torch.compile` makes of a step, not an operator at a time; short for
+    ``fusion="all"``.
     """
 
     def __init__(
-        self, store: Store | None = None, *, measured: bool = True, compiled: bool = False
+        self,
+        store: Store | None = None,
+        *,
+        measured: bool = True,
+        compiled: bool = False,
+        fusion: Fusion = "none",
     ) -> None:
         self._store = store
         self._measured = measured
-        self.compiled = compiled
+        self.fusion: Fusion = "all" if compiled else fusion
         self.num_measured = self.num_estimated = 0
         self._by_identity: dict[int, tuple[Device, dict[Key, float]]] = {}
         self._by_device: dict[Device, dict[Key, float]] = {}
@@ -80,7 +87,7 @@ class CostModel:
     @cached_property
     def formulas(self) -> CostModel:
         """The same without measurements."""
-        return CostModel(measured=False, compiled=self.compiled) if self._measured else self
+        return CostModel(measured=False, fusion=self.fusion) if self._measured else self
 
     def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
         """Seconds that one part of an operator takes on a device."""
@@ -113,7 +120,8 @@ class CostModel:
                 if kept and t is not None
             )
             what = work.what
-            if what.kind == "cast":  # compilers write it as they do everything else
+            own = not any((*fused.inputs, *fused.outputs))
+            if what.kind == "cast" and not (own and self.fusion == "modules"):  # no kernel for it
                 what = Arithmetic("elementwise", what.dtype)
             nbytes = max(0, work.bytes - inside)
             seconds = float(self.seconds(device, what, work.operations, nbytes))

@@ -24,9 +24,9 @@ from graphwright.tasks.compiled import (
     reassociated_inline,
     unowned,
 )
-from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic, is_compiled
+from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic, fuses, fusion_of
 from graphwright.tasks.expansion import Copy, Expansion, place_all, place_node, resting
-from graphwright.tasks.fusion import ALONE, Fused
+from graphwright.tasks.fusion import ALONE, Fused, Fusion
 from graphwright.tasks.graph_facts import GraphFacts, facts_of
 from graphwright.tasks.movement import Movement, Tasks
 from graphwright.tasks.placing import Placed, place

@@ -13,7 +13,7 @@ from graphwright.describe import Types
 from graphwright.ir import Attr
 from graphwright.machine import Cluster, Device
 from graphwright.plans import transfers
-from graphwright.tasks.fusion import Fused
+from graphwright.tasks.fusion import Fused, Fusion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,9 +54,9 @@ class Costs(Protocol):
 
 
 class FusedCosts(Costs, Protocol):
-    """Costs that may be those of a compiled step, whose kernels are several operators."""
+    """Costs of kernels that may be several operators."""
 
-    compiled: bool
+    fusion: Fusion
 
     def compute_fused(
         self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device, fused: Fused
@@ -65,9 +65,15 @@ class FusedCosts(Costs, Protocol):
         ...
 
 
-def is_compiled(costs: Costs) -> TypeGuard[FusedCosts]:
-    """Whether a cost model prices the kernels of a compiled step."""
-    return bool(getattr(costs, "compiled", False))
+def fuses(costs: Costs) -> TypeGuard[FusedCosts]:
+    """Whether a cost model prices kernels of several operators."""
+    return fusion_of(costs) != "none"
+
+
+def fusion_of(costs: Costs) -> Fusion:
+    """Which operators a cost model takes for one kernel."""
+    fusion: Fusion = getattr(costs, "fusion", "none")
+    return fusion
 
 
 BUCKET_BYTES = 4 << 20

@@ -47,8 +47,7 @@ from graphwright.plans import (
     shared_sharding,
     whole_mesh,
 )
-from graphwright.tasks.costs import Costs, is_compiled
-from graphwright.tasks.fusion import ALONE
+from graphwright.tasks.costs import Costs, fusion_of
 from graphwright.tasks.graph_facts import GraphFacts
 from graphwright.tasks.movement import Tasks
 from graphwright.tasks.placing import Placed, place
@@ -74,7 +73,7 @@ class Expansion:
     ) -> None:
         check_plan(plan, facts.graph)
         self.facts, self.cluster, self.costs = facts, plan.cluster, costs
-        self.compiled = is_compiled(costs)
+        self.fused = facts.fused(fusion_of(costs))
         self.mesh = whole_mesh(self.cluster)
         self.given: Mapping[str, Sharding] = plan.inputs
         self.keep: Mapping[str, Kept] = {}
@@ -115,8 +114,7 @@ class Expansion:
     def tasks(self, node: int) -> Tasks:
         """The parts of a node, one for each device in the order of the mesh."""
         op = self.facts.graph.nodes[node].op
-        fused = self.facts.fused[node] if self.compiled else ALONE
-        return self.cache.call(op, self.placed[node], self.facts.is_view[node], fused)
+        return self.cache.call(op, self.placed[node], self.facts.is_view[node], self.fused[node])
 
     def duration(self, node: int) -> NDArray[np.int64]:
         """Picoseconds of each part; all 0 for what computes nothing."""

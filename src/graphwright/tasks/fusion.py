@@ -12,6 +12,9 @@ chip. These join one, in the order of the graph (TorchInductor's rules):
                       (the sums of a batch norm) only what is as small as its result
     after a product   the addition of a vector, as matrix libraries do it
 
+Fusion within `modules` joins what one call of a module does, as the kernels of PyTorch's own norms,
+losses and optimizers do in eager code; fusion of `all` what a compiler does.
+
 Not one that depends on a kernel through something else: that would have to run before and after it.
 What optimizers do to many parameters is launched for all of them at once.
 
@@ -24,10 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from graphwright.describe import Iteration, Types, iteration
+from graphwright.describe import Iteration, Types, arithmetic, iteration
 from graphwright.ir import CONSTANT_OP, Attrs, Graph, Phase
 
+Fusion = Literal["none", "modules", "all"]
 ROW = 1 << 17
 """The most elements of a row that a kernel reduces and then reads again from its caches."""
 VECTOR = 64
@@ -57,6 +62,7 @@ class _Kernel:
     """
 
     phase: Phase
+    module: str
     size: int
     bits: int
     is_product: bool = False
@@ -72,9 +78,12 @@ def fuse(
     is_view: Sequence[bool],
     root: Mapping[str, str],
     readers: Mapping[str, Sequence[tuple[int, int]]],
+    within: Fusion,
 ) -> list[Fused]:
     """What of each node stays inside a kernel."""
-    fusion = _Fusion(graph, types, attrs, is_view, root)
+    if within == "none":
+        return [ALONE] * len(graph.nodes)
+    fusion = _Fusion(graph, types, attrs, is_view, root, within == "modules")
     for i in range(len(graph.nodes)):
         fusion.add(i)
     kept = _Kept(fusion, readers)
@@ -91,7 +100,9 @@ class _Fusion:
         attrs: Sequence[Attrs],
         is_view: Sequence[bool],
         root: Mapping[str, str],
+        within_modules: bool,
     ) -> None:
+        self.within_modules = within_modules
         self.graph, self.types, self.attrs = graph, types, attrs
         self.is_view, self.root = is_view, root
         self.kernel_of: dict[int, _Kernel] = {}
@@ -136,8 +147,9 @@ class _Fusion:
                 self._merge(kernel, candidate)
         if kernel is None:
             bits, self._count = 1 << self._count, self._count + 1
-            phase = self.graph.nodes[i].phase
-            kernel = _Kernel(phase, runs.size, bits, is_product=runs.shape == "product")
+            node = self.graph.nodes[i]
+            is_product = runs.shape == "product"
+            kernel = _Kernel(node.phase, node.module, runs.size, bits, is_product)
         self.kernel_of[i] = kernel
         kernel.members.append(i)
         for name in given:
@@ -165,6 +177,8 @@ class _Fusion:
         ]  # fmt: skip
         inside = {n for n, _ in given if self.made_by(n) is kernel}
         outside = [(n, t) for n, t in given if n not in inside]
+        if self.within_modules and kernel.module != node.module:
+            return False
         if kernel.phase is not node.phase or any(
             self._behind.get(n, 0) & kernel.bits for n, _ in outside if not self._is_free(n, kernel)
         ):
@@ -198,6 +212,10 @@ class _Fusion:
         for i in other.members:
             self.kernel_of[i] = kernel
 
+    def is_cast(self, i: int) -> bool:
+        """Whether a node only changes the dtype."""
+        return arithmetic(self.graph.nodes[i].op, self.attrs[i], self.types[i]).kind == "cast"
+
     def _iteration(self, i: int) -> Iteration:
         key = (self.graph.nodes[i].op, self.attrs[i], self.types[i])
         known = self._iterations.get(key)
@@ -207,7 +225,7 @@ class _Fusion:
 
 
 class _Kept:
-    """What stays inside the kernels of a fusion."""
+    """What stays inside the kernels of a fusion; other kernels do a cast again that they need."""
 
     def __init__(self, fusion: _Fusion, readers: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         self.fusion, self.graph, self.readers = fusion, fusion.graph, readers
@@ -231,18 +249,21 @@ class _Kept:
                 n is not None and (self.fusion.made_by(n) is kernel or root[n] in earlier)
                 for n in node.inputs
             ),
-            tuple(self._stays(name, kernel) for name in node.outputs),
+            tuple(self._stays(i, name, kernel) for name in node.outputs),
             i == kernel.members[0] and not in_bulk,
         )
 
-    def _stays(self, name: str, kernel: _Kernel) -> bool:
-        """Whether only the same kernel reads a tensor, directly or by views."""
+    def _stays(self, i: int, name: str, kernel: _Kernel) -> bool:
+        """Whether only the same kernel reads what node `i` makes, directly or by views."""
         if name in self.leaves:
             return False
+        again = len(kernel.members) > 1 and self.fusion.is_cast(i)
         for reader, _ in self.readers[name]:
             if self.fusion.is_view[reader]:
-                if not all(self._stays(n, kernel) for n in self.graph.nodes[reader].outputs):
+                if not all(self._stays(i, n, kernel) for n in self.graph.nodes[reader].outputs):
                     return False
-            elif self.fusion.kernel_of.get(reader) is not kernel:
+                continue
+            other = self.fusion.kernel_of.get(reader)
+            if other is not kernel and (other is None or other.is_product or not again):
                 return False
         return bool(self.readers[name])

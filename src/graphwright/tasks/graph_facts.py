@@ -7,17 +7,17 @@ replaces, writer       which input a tensor is the new value of, and who writes 
 category               what a tensor's memory counts as
 late, pacemaker        which nodes are behind the forward pass; after whom inputs are fetched
 turns                  who waits for whom without reading anything from it
-fused                  which nodes are one kernel where a step is compiled
+fused                  which nodes are one kernel where operators are fused
 """
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from graphwright.describe import Types, properties, types_of
 from graphwright.ir import CONSTANT_OP, Attrs, Graph, Phase, Role
 from graphwright.plans import CATEGORIES
-from graphwright.tasks.fusion import Fused, fuse
+from graphwright.tasks.fusion import Fused, Fusion, fuse
 
 PREFETCH = 8
 """What is moved and not urgent is fetched so many computing nodes before its first reader."""
@@ -73,6 +73,7 @@ class GraphFacts:
         self.category = {name: self._category(name) for name in graph.tensors}
         self.results = frozenset(graph.outputs) - self.replaces.keys()
         self.turns = self._turns()
+        self._fused: dict[Fusion, list[Fused]] = {}
         self._gathered = {
             name
             for name, (made, _) in self.producer.items()
@@ -82,10 +83,14 @@ class GraphFacts:
             and all(graph.nodes[r].phase is Phase.UPDATE for r, _ in self.readers[name])
         }
 
-    @cached_property
-    def fused(self) -> list[Fused]:
-        """What of each node stays inside a kernel, where the step is compiled."""
-        return fuse(self.graph, self.types, self.attrs, self.is_view, self.root, self.readers)
+    def fused(self, within: Fusion) -> list[Fused]:
+        """What of each node stays inside a kernel, where operators are fused."""
+        known = self._fused.get(within)
+        if known is None:
+            known = self._fused[within] = fuse(
+                self.graph, self.types, self.attrs, self.is_view, self.root, self.readers, within
+            )
+        return known
 
     def pacemaker(self, reader: int) -> int | None:
         """The node after which an input that `reader` is the first to need is fetched."""

@@ -13,7 +13,7 @@ from graphwright.describe import PartCall
 from graphwright.ir import CONSTANT_OP, TensorType
 from graphwright.machine import Cluster, Device
 from graphwright.plans import Mesh, Sharding, device_array, local_bytes
-from graphwright.tasks.costs import Costs, Pooled, is_compiled
+from graphwright.tasks.costs import Costs, Pooled, fuses
 from graphwright.tasks.fusion import ALONE, Fused
 from graphwright.tasks.movement import (
     Ints,
@@ -105,10 +105,10 @@ class Templates:
         return table[placed.class_of, self.kind_of[device_array(placed.mesh)]]
 
     def _seconds(self, op: str, part: PartCall, device: Device, fused: Fused) -> float:
-        costs = self.costs
-        if fused != ALONE and is_compiled(costs):
-            return costs.compute_fused(op, part.attrs, part.types, device, fused)
-        return costs.compute(op, part.attrs, part.types, device)
+        costs, pace = self.costs, self.cluster.pace(device)
+        if fused != ALONE and fuses(costs):
+            return pace * costs.compute_fused(op, part.attrs, part.types, device, fused)
+        return pace * costs.compute(op, part.attrs, part.types, device)
 
     def _parts(self, devices: Ints, duration: NDArray[np.int64]) -> Tasks:
         count, busy = len(duration), bool(duration.any())

@@ -127,4 +127,4 @@ def rotations(length: int, channels: int, *, base: float = 500000.0) -> Tensor:
 def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """Turn the pairs (c, c + d / 2) of the last dim."""
     first, second = x.chunk(2, dim=-1)
-    return x * cosines + torch.cat((-second, first), dim=-1) * sines
+    return (x * cosines + torch.cat((-second, first), dim=-1) * sines).type_as(x)

@@ -55,14 +55,16 @@ def presets(tmp_path, monkeypatch):
     folder = tmp_path / "presets"
     folder.mkdir()
     monkeypatch.setattr(names, "preset_folder", lambda: folder)
-    monkeypatch.setattr(measured, "preset_folder", lambda: folder)
     forget()
     yield folder
     forget()
 
 
 def forget() -> None:
-    for known in (names.preset_names, names._preset, measured._with_tables, measured._table):
+    for known in (
+        names.preset_names, names._preset, names._preset_files, measured._with_tables,
+        measured._table,
+    ):  # fmt: skip
         known.cache_clear()
 
 

@@ -22,7 +22,7 @@ from graphwright.machine import (
     to_toml,
 )
 
-PRESETS = files("graphwright.machine") / "presets"
+PRESETS = Path(str(files("graphwright.machine"))) / "presets"
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -38,7 +38,7 @@ def test_every_preset_loads_and_is_written_back(name: str):
 def test_every_figure_of_a_preset_has_a_source(name: str):
     """On its line, or on the line of its table, or in the comment above the table."""
     above = ""
-    for line in (PRESETS / f"{name}.toml").read_text().splitlines():
+    for line in next(PRESETS.glob(f"*/{name}.toml")).read_text().splitlines():
         code, _, comment = line.partition(" #")
         if line.startswith("#"):
             above = line

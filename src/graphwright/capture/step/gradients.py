@@ -30,9 +30,10 @@ def record_gradients(recording: Recording) -> None:
     )
     if recording.accumulate == 1:
         for inputs, targets in parts:
-            loss = _forward(recording, inputs, targets)
-            recording.results.outputs[recording.free_name("loss")] = value_of(loss)
-            _backward(recording, loss)
+            with cast_parameters(recording.model, recording.mixed_precision):
+                loss = _forward(recording, inputs, targets)
+                recording.results.outputs[recording.free_name("loss")] = value_of(loss)
+                _backward(recording, loss)
     else:
         _accumulate(recording, parts)
     for name, tensor in recording.trained().items():
@@ -73,9 +74,10 @@ def _accumulate(recording: Recording, parts: Iterator[tuple[Any, Any]]) -> None:
     for number in range(recording.accumulate):
         with provenance.at_micro_batch(number):
             inputs, targets = next(parts)
-            loss = _forward(recording, inputs, targets) / recording.accumulate
-            losses.append(loss.detach())
-            _backward(recording, loss)
+            with cast_parameters(recording.model, recording.mixed_precision):
+                loss = _forward(recording, inputs, targets) / recording.accumulate
+                losses.append(loss.detach())
+                _backward(recording, loss)
             for name, tensor in recording.trained().items():
                 sums[name] = _added(recording, name, sums.get(name), tensor)
                 tensor.grad = None
@@ -103,10 +105,8 @@ def _added(recording: Recording, name: str, total: Tensor | None, tensor: Tensor
 
 def _forward(recording: Recording, inputs: Any, targets: Any) -> Tensor:
     """Return the loss."""
-    lower = recording.mixed_precision
     with torch.enable_grad(), casting(recording.autocast):
-        with cast_parameters(recording.model, lower):
-            output = call(recording.model, cast_inputs(inputs, lower))
+        output = call(recording.model, cast_inputs(inputs, recording.mixed_precision))
         loss = own_loss(output) if recording.loss_fn is None else recording.loss_fn(output, targets)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
         returned = (

@@ -22,7 +22,10 @@ from graphwright.aten import map_named
 
 @contextmanager
 def cast_parameters(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
-    """Let a model compute with its floating-point parameters cast to a dtype."""
+    """Let a model compute with its floating-point parameters cast to a dtype.
+
+    That holds for the backward pass too, where checkpointed parts run again.
+    """
     if dtype is None:
         yield
         return

@@ -20,7 +20,7 @@ from graphwright.ir import CONSTANT_OP
 from graphwright.machine import Cluster, Device
 from graphwright.partition.space import Options, num_parts, ways_of
 from graphwright.simulate import CostModel
-from graphwright.tasks import ALONE, Costs, GraphFacts, is_compiled
+from graphwright.tasks import ALONE, Costs, GraphFacts, fuses, fusion_of
 
 Floats = NDArray[np.float64]
 
@@ -31,9 +31,10 @@ class ComputeTimes:
     def __init__(self, facts: GraphFacts, cluster: Cluster, costs: Costs) -> None:
         self.facts, self.costs = facts, costs
         self.formulas = costs if isinstance(costs, CostModel) else CostModel(measured=False)
-        self.compiled = is_compiled(costs)
+        self.fused = facts.fused(fusion_of(costs))
         self.sizes = np.array([axis.size for axis in cluster.axes], dtype=np.float64)
         self.devices = tuple(dict.fromkeys(cluster.devices))
+        self.cluster = cluster
         self.exact = not isinstance(costs, CostModel) or any(
             costs.has_measured(device) for device in self.devices
         )
@@ -52,7 +53,7 @@ class ComputeTimes:
         if whole_call.operations == 0 and whole_call.bytes == 0:
             return np.zeros(len(chosen))
         whole, part = 0.0, np.zeros(len(chosen))
-        fused = self.facts.fused[i] if self.compiled else ALONE
+        fused = self.fused[i]
         for arg, type in enumerate(types.inputs):
             if type is not None and not (fused != ALONE and fused.inputs[arg]):
                 whole += type.nbytes
@@ -71,12 +72,14 @@ class ComputeTimes:
         moved, what = float(whole_call.bytes), whole_call.what
         if fused != ALONE:
             moved = whole
-            what = Arithmetic("elementwise", what.dtype) if what.kind == "cast" else what
+            if what.kind == "cast" and self.formulas.fusion == "all":
+                what = Arithmetic("elementwise", what.dtype)
         read = moved * np.minimum(1.0, part / max(whole, 1))
         operations, slowest = whole_call.operations * imbalance / parts, np.zeros(len(chosen))
         for device in self.devices:
             seconds = self.formulas.seconds(device, what, operations, read)
-            slowest = np.maximum(slowest, seconds + (device.launch if fused.launches else 0.0))
+            seconds = seconds + (device.launch if fused.launches else 0.0)
+            slowest = np.maximum(slowest, self.cluster.pace(device) * seconds)
         return slowest
 
     def _looked_up(self, i: int, options: Options, chosen: NDArray[np.int16]) -> Floats:
@@ -96,7 +99,7 @@ class ComputeTimes:
 
     def _part_seconds(self, i: int, part: PartCall, device: Device) -> float:
         op, costs = self.facts.graph.nodes[i].op, self.costs
-        if is_compiled(costs):
-            fused = self.facts.fused[i]
-            return costs.compute_fused(op, part.attrs, part.types, device, fused)
-        return costs.compute(op, part.attrs, part.types, device)
+        pace = self.cluster.pace(device)
+        if fuses(costs):
+            return pace * costs.compute_fused(op, part.attrs, part.types, device, self.fused[i])
+        return pace * costs.compute(op, part.attrs, part.types, device)

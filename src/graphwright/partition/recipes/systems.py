@@ -3,9 +3,8 @@
 A recipe of experts fixes the heavy operators; what lies between them follows at the least cost.
 
     one_weird_trick   samples for convolutions, parameters for fully-connected layers (Krizhevsky)
-    zero              samples for all; parameters and their state live in parts (ZeRO, FSDP)
-    megatron          samples between nodes; within a node every heavy operator is split along
-                      parameters or heads
+
+Those for large models are in `sharded`.
 
 Others decide group by group, or operator by operator:
 
@@ -56,21 +55,6 @@ def one_weird_trick(estimate: Estimate) -> Plan:
     )
 
 
-def zero(estimate: Estimate) -> Plan:
-    """Samples, and everything that is updated lives in as many parts as it can."""
-    return _follow(estimate, lambda group: _samples, "zero", in_parts=True)
-
-
-def megatron(estimate: Estimate) -> Plan:
-    """Samples between nodes, anything else within a node."""
-    innermost = len(estimate.cluster.levels) - 1
-
-    def rule(kind: Soap, reduces: bool, level: int) -> bool:
-        return (kind is Soap.SAMPLE) == (level < innermost)
-
-    return _follow(estimate, lambda group: rule, "megatron")
-
-
 def _samples(kind: Soap, reduces: bool, level: int) -> bool:
     return kind is Soap.SAMPLE
 
@@ -79,16 +63,12 @@ def _columns(kind: Soap, reduces: bool, level: int) -> bool:
     return kind is Soap.PARAMETER and not reduces
 
 
-def _follow(
-    estimate: Estimate, rule_of: Callable[[Group], Rule], name: str, *, in_parts: bool = False
-) -> Plan:
-    """Heavy groups as their rules say, updates in parts if wanted, the rest at the least cost."""
+def _follow(estimate: Estimate, rule_of: Callable[[Group], Rule], name: str) -> Plan:
+    """Heavy groups as their rules say, the rest at the least cost."""
     wanted: dict[int, NDArray[np.int64]] = {}
     for g, (group, every) in enumerate(zip(estimate.coarse.groups, estimate.all, strict=True)):
         if group.weight is Weight.HEAVY:
             wanted[g] = most_split(every, group, rule_of(group), estimate.cluster)
-        elif group.weight is Weight.UPDATE and in_parts:
-            wanted[g] = _most_stored_in_parts(every, estimate.cluster)
         else:
             wanted[g] = every.uniform()
     chosen = estimate.select(wanted)
@@ -110,14 +90,6 @@ def most_split(
     units = np.array(every.options[group.lead].units)
     split = units[every.choice[:, group.lead]] > 0
     parts = np.where(good, np.where(split, sizes, 1).prod(axis=1), 0)
-    return np.flatnonzero(parts == parts.max())
-
-
-def _most_stored_in_parts(every: Configurations, cluster: Cluster) -> NDArray[np.int64]:
-    sizes = np.array([axis.size for axis in cluster.axes])
-    if every.rest.shape[1] == 0:
-        return np.arange(len(every))
-    parts = np.where(every.rest >= 0, sizes, 1).prod(axis=2).min(axis=1)
     return np.flatnonzero(parts == parts.max())
 
 
