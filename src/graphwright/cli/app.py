@@ -52,6 +52,12 @@ Small = Annotated[
     bool,
     typer.Option("--small", help="For a zoo model: a tiny configuration of the same structure."),
 ]
+Compiled = Annotated[
+    bool,
+    typer.Option(
+        "--compiled", help="Price the kernels that torch.compile makes, not one for each operator."
+    ),
+]
 
 
 def main() -> None:

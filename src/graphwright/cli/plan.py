@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import AsJson, BatchSize, Cluster, ModelOrGraph, Small, app
+from graphwright.cli.app import AsJson, BatchSize, Cluster, Compiled, ModelOrGraph, Small, app
 from graphwright.cli.inputs import NamesInHelp, load_graph, size
 from graphwright.errors import InvalidOption
 
@@ -91,6 +91,7 @@ def plan(
     batch_size: BatchSize = None,
     batch_dim: BatchDim = None,
     small: Small = False,
+    compiled: Compiled = False,
     output: Annotated[
         Path | None, outputs.option("Save the frontier, or the plan (.json, .json.gz).")
     ] = None,
@@ -124,7 +125,7 @@ def plan(
         tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
         result: Frontier | Plan = make_plan(  # type: ignore[call-overload]
-            graph, on, objective=str(objective), report=tell, **options
+            graph, on, objective=str(objective), compiled=compiled, report=tell, **options
         )
     if memory is not None:
         _check_limit(graph, result, search)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import MACHINE, AsJson, BatchSize, ModelOrGraph, Small, app
+from graphwright.cli.app import MACHINE, AsJson, BatchSize, Compiled, ModelOrGraph, Small, app
 from graphwright.cli.inputs import Pick, load_graph, load_plan
 
 
@@ -45,6 +45,7 @@ def simulate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of --strategy random.")] = 0,
     batch_size: BatchSize = None,
     small: Small = False,
+    compiled: Compiled = False,
     output: Annotated[
         Path | None,
         outputs.option(
@@ -79,7 +80,7 @@ def simulate(
             status.update(f"Splitting it over {on.num_devices} devices: {name}")
             given = baseline(name, graph, on, seed)
         status.update(f"Simulating a step on {on.name}")
-        timeline = simulate_plan(graph, given, on)
+        timeline = simulate_plan(graph, given, on, compiled=compiled)
         if output is not None:
             status.update(f"Saving {output}")
             timeline.save(output)

@@ -35,7 +35,7 @@ from graphwright.partition.registry import REGISTRY, Algorithm, Context, check_b
 from graphwright.partition.space import Space, coarsen
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of, make_frontier, parse_limit
 from graphwright.rewrite import Pass, apply_passes
-from graphwright.simulate import CostModel, Simulator
+from graphwright.simulate import CostModel, Simulator, check_compiled
 from graphwright.tasks import Costs
 
 Objective = Literal["frontier", "time", "memory", "bytes", "devices"]
@@ -125,6 +125,7 @@ def plan(
     *,
     objective: Literal["frontier"] = "frontier",
     costs: Costs | None = None,
+    compiled: bool = False,
     report: Progress | None = None,
     passes: Iterable[Pass | PassRecord] = (),
     **search: object,
@@ -136,6 +137,7 @@ def plan(
     *,
     objective: Literal["time", "memory", "bytes", "devices"],
     costs: Costs | None = None,
+    compiled: bool = False,
     report: Progress | None = None,
     passes: Iterable[Pass | PassRecord] = (),
     **search: object,
@@ -146,6 +148,7 @@ def plan(
     *,
     objective: Objective = "frontier",
     costs: Costs | None = None,
+    compiled: bool = False,
     report: Progress | None = None,
     passes: Iterable[Pass | PassRecord] = (),
     **search: object,
@@ -157,6 +160,8 @@ def plan(
                 fastest on the fewest devices of the cluster that it fits
     search      fields of `Search`: algorithm, memory, margin, points, baselines, budget, precision,
                 seed, space
+    compiled    price the kernels of a step that torch.compile makes (`gw.compile(...,
+                torch_compile=True)`), not an operator at a time
     passes      applied to the graph before it is planned; the plans name them
     report      is called with (what, steps done, steps in all) as the search goes on
 
@@ -173,7 +178,8 @@ def plan(
         raise InvalidOption(f"no objective {objective!r}; one of {', '.join(OBJECTIVES)}")
     graph = apply_passes(graph, passes)
     how = make_search(search)
-    model = CostModel() if costs is None else costs
+    check_compiled(compiled, costs)
+    model = CostModel(compiled=compiled) if costs is None else costs
     on = find_cluster(cluster)
     if objective == "devices":
         return _fewest_devices(graph, on, how, model, report)

@@ -24,7 +24,9 @@ class Figures:
 
     `memory` is the peak of the fullest device and `breakdown` what it is held for, by category;
     `nbytes` is what moves between devices. `compute_time` is that of the busiest device,
-    `communication_time` that of the busiest link; both are parts of `time`, and overlap.
+    `communication_time` that of the busiest link; both are parts of `time`, and overlap. `samples`
+    and `tokens` are what a step trains on, 0 where unknown; `utilisation` is the model's arithmetic
+    as a share of the devices' rate (model FLOPs utilisation).
     """
 
     time: float
@@ -35,8 +37,15 @@ class Figures:
     compute_time: float = 0.0
     communication_time: float = 0.0
     breakdown: Mapping[str, int] = field(default_factory=dict)
+    samples: int = 0
+    tokens: int = 0
+    utilisation: float | None = None
 
     def __post_init__(self) -> None:
+        if self.utilisation is not None:
+            object.__setattr__(self, "utilisation", _seconds(self.utilisation, "utilisation"))
+        _check_bytes(self.samples, "samples")
+        _check_bytes(self.tokens, "tokens")
         for name in ("time", "compute_time", "communication_time", "estimate_time"):
             value = getattr(self, name)
             if value is not None or name == "time":
@@ -59,6 +68,21 @@ class Figures:
         """Whether this is no worse in time and memory, and better in one of them."""
         mine, its = (self.time, self.memory), (other.time, other.memory)
         return mine != its and mine[0] <= its[0] and mine[1] <= its[1]
+
+    @property
+    def unit(self) -> str:
+        """What a step is counted in: tokens, or samples."""
+        return "tokens" if self.tokens else "samples"
+
+    def rate(self, num_devices: int) -> float:
+        """Tokens, or samples, in a second on each device."""
+        count = self.tokens or self.samples
+        return count / self.time / num_devices if self.time else 0.0
+
+    def price(self, per_hour: float, num_devices: int) -> float | None:
+        """What a billion tokens cost, or a million samples, at a price of a device and hour."""
+        rate, many = self.rate(num_devices), 1e9 if self.tokens else 1e6
+        return many / rate / 3600 * per_hour if rate else None
 
     def __str__(self) -> str:
         time, memory = format_seconds(self.time), format_bytes(self.memory)

@@ -8,10 +8,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from graphwright.simulate.api import Simulator, simulate
+from graphwright.simulate.api import Simulator, check_compiled, simulate
 from graphwright.simulate.calibration import CALM, Calibration, MeasuredCall, Skipped, quartiles
 from graphwright.simulate.communication import record_collectives
 from graphwright.simulate.costs import (
+    AssumedRate,
     CostModel,
     measured_with,
     spell_types,
@@ -20,12 +21,14 @@ from graphwright.simulate.costs import (
 from graphwright.simulate.delta import DeltaSchedule, Incremental
 from graphwright.simulate.engine import Schedule, schedule
 from graphwright.simulate.memory import Memory, memory
+from graphwright.simulate.throughput import StepSize, step_size
 from graphwright.simulate.timeline import (
     Timeline,
     caption,
     figures,
     percentages,
     shares,
+    throughput,
     version,
     words,
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from graphwright.errors import InvalidMeasurement, PlanMismatch
+from graphwright.errors import InvalidMeasurement, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
@@ -40,13 +40,15 @@ def simulate(
     cluster: Cluster | str | None = None,
     *,
     costs: Costs | None = None,
+    compiled: bool = False,
 ) -> Timeline:
     """How long one step takes, what each device and link does when, and what is in memory.
 
     `plan` is a `Plan` or the file of one, or a strategy for each node by its name (nodes without
     one are replicated). `cluster` is a `Cluster`, the name of one, or a TOML file; a plan's own if
     not given. Without `costs`, operators take what was measured for them on the cluster's devices
-    (`graphwright calibrate`), otherwise what their arithmetic and bytes suggest.
+    (`graphwright calibrate`), otherwise what their arithmetic and bytes suggest; `compiled` prices
+    the kernels that `torch.compile` makes of them (`gw.compile(..., torch_compile=True)`).
 
     >>> timeline = gw.simulate(graph, plan)
     >>> timeline.makespan, timeline.memory.peak.max()
@@ -64,7 +66,8 @@ def simulate(
             f"{plan!r} is no plan; give a Plan, a saved one's .json, or strategies by the names of "
             "nodes. graphwright.partition makes some: data_parallel(graph, cluster)"
         )
-    model = CostModel() if costs is None else costs
+    check_compiled(compiled, costs)
+    model = CostModel(compiled=compiled) if costs is None else costs
     if (
         isinstance(model, type)
         or not hasattr(model, "compute")
@@ -78,6 +81,17 @@ def simulate(
     chosen = _on_cluster(graph, plan, None if cluster is None else find_cluster(cluster))
     with collection_paused():
         return Simulator(GraphFacts(graph), chosen.cluster, model).run(chosen)
+
+
+def check_compiled(compiled: object, costs: Costs | None) -> None:
+    """Refuse what is no truth value, or says what costs are that are given."""
+    if not isinstance(compiled, bool):
+        raise InvalidOption(f"compiled is True or False, not {compiled!r}")
+    if compiled and costs is not None:
+        raise InvalidOption(
+            "compiled=True chooses the costs, which are given: leave costs out, or give "
+            "costs=CostModel(compiled=True)"
+        )
 
 
 class Simulator:

@@ -26,7 +26,7 @@ FLAGS = {
     },
     "plan": {
         "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
-        "--batch-size", "--batch-dim", "--small", "--output", "-o", "--plot", "--json",
+        "--batch-size", "--batch-dim", "--small", "--compiled", "--output", "-o", "--plot", "--json",
     },
     "profile": {
         "--cluster", "--devices", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
@@ -37,7 +37,7 @@ FLAGS = {
         "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json",
     },
     "simulate": {
-        "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
+        "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--compiled", "--output", "-o", "--json",
     },
     "zoo": {"--count", "--json"},
 }  # fmt: skip

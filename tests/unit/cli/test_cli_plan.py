@@ -71,7 +71,9 @@ def test_plan_asks_for_the_frontier_unless_told_otherwise(asked, graph):
         "local:2",
         "frontier",
     )
-    assert asked.keys() <= {"load", "graph", "objective", "cluster", "algorithm", "seed"}
+    assert asked["compiled"] is False
+    known = {"load", "graph", "objective", "cluster", "algorithm", "seed", "compiled"}
+    assert asked.keys() <= known
     for words in (
         "mlp: time against memory on 2 devices of local:2",
         "fastest within",

@@ -19,8 +19,8 @@ def calls(monkeypatch):
     timeline = timelines.small()
 
     def note(name, result):
-        def stage(*arguments):
-            asked[name] = arguments
+        def stage(*arguments, **options):
+            asked[name] = (*arguments, *options.values())
             return result
 
         return stage

@@ -18,7 +18,8 @@ def show(frontier: Frontier, console: Console, title: str, limit: int) -> None:
     """
     first = frontier.plans[0]
     where = f"{plan_tables.num_devices(first)} of {first.cluster.name}"
-    numbers = map(number_column, ("", "memory", "estimate", "time", "estimate", "moved"))
+    rate = f"{figures_of(first).unit}/s"
+    numbers = map(number_column, ("", "memory", "estimate", "time", "estimate", rate, "moved"))
     title = f"{title}: time against memory on {where}"
     table = headed_plainly(*numbers, text_column(""), title=title)
     best = _fitting(frontier, limit)
@@ -26,7 +27,7 @@ def show(frontier: Frontier, console: Console, title: str, limit: int) -> None:
         table.add_row(str(number), *_figures(plan), _mark(frontier, plan, best, limit))
     if frontier.others:
         table.add_section()
-        table.add_row("", "", "", "", "", "", "[dim]compared with[/]")
+        table.add_row("", "", "", "", "", "", "", "[dim]compared with[/]")
     for name, plan in frontier.others.items():
         table.add_row("", *_figures(plan), f"{name}{_against(plan, best, limit)}")
     console.print(table)
@@ -40,6 +41,9 @@ def show(frontier: Frontier, console: Console, title: str, limit: int) -> None:
             highlight=False,
         )
     console.print(f"{which}: {plan_tables.made_up(figures_of(shown))}", highlight=False)
+    words = plan_tables.throughput_words(figures_of(shown), shown.cluster)
+    if words:
+        console.print(f"it trains {words}", highlight=False)
     for note in frontier.notes:
         console.print(f"[dim]note: {note}[/]", highlight=False)
 
@@ -58,6 +62,7 @@ def _figures(plan: Plan) -> tuple[str, ...]:
         "" if f.estimate_memory is None else f"[dim]{format_bytes(f.estimate_memory)}[/]",
         format_seconds(f.time),
         "" if f.estimate_time is None else f"[dim]{format_seconds(f.estimate_time)}[/]",
+        plan_tables.short(rate) if (rate := f.rate(plan.cluster.num_devices)) else "",
         format_bytes(f.nbytes),
     )
 

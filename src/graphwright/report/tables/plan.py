@@ -5,8 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 
 from graphwright.ir import format_bytes
+from graphwright.machine import Cluster
 from graphwright.plans import Figures, Plan, figures_of, format_seconds
 from graphwright.report.tables.layout import facts
+from graphwright.simulate import throughput
 
 
 def show(plan: Plan, console: Console, title: str) -> None:
@@ -23,6 +25,7 @@ def show(plan: Plan, console: Console, title: str) -> None:
     rows = {
         "cluster": f"{plan.cluster.name}, {num_devices(plan)}",
         "one step takes": time,
+        "trains": throughput_words(f, plan.cluster) or "unknown",
         "memory": memory,
         "moved between devices": format_bytes(f.nbytes),
         "made up of": made_up(f),
@@ -52,7 +55,28 @@ def to_dict(plan: Plan) -> dict[str, object]:
         "devices": plan.cluster.num_devices,
         "graph": plan.graph_hash,
         **figures_of(plan).to_json(),
+        **throughput(figures_of(plan), plan.cluster),
     }
+
+
+def throughput_words(f: Figures, cluster: Cluster) -> str:
+    """`12,234 tokens/s on each device, 43% of its arithmetic, $0.92 for a billion tokens`."""
+    rate = f.rate(cluster.num_devices)
+    if not rate:
+        return ""
+    words = [f"{short(rate)} {f.unit}/s on each device"]
+    if f.utilisation is not None:
+        words.append(f"{f.utilisation:.0%} of its rate in the model's arithmetic")
+    price = None if cluster.price is None else f.price(cluster.price, cluster.num_devices)
+    if price is not None:
+        many = "a billion tokens" if f.tokens else "a million samples"
+        words.append(f"{short(price)} USD for {many}")
+    return ", ".join(words)
+
+
+def short(value: float) -> str:
+    """Three digits, or all in front of the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def made_up(f: Figures) -> str:

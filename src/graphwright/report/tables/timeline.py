@@ -18,6 +18,8 @@ from graphwright.report.tables.layout import (
     number_column,
     text_column,
 )
+from graphwright.report.tables.plan import throughput_words
+from graphwright.simulate import figures as make_figures
 from graphwright.simulate import percentages, shares, words
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ def _figures(timeline: Timeline) -> Iterator[tuple[str, str]]:
     have = format_bytes(timeline.cluster.devices[fullest].memory)
     fits = "fits" if timeline.fits else "[bold red]does not fit[/]"
     yield "memory", f"{fits}: {timeline.tasks.resource_names[fullest]} needs {need} of its {have}"
+    trained = throughput_words(make_figures(timeline), timeline.cluster)
+    if trained:
+        yield "trains", trained
     if timeline.price is not None:
         price = timeline.price
         yield "price", f"{price:.3g} for a step, {1000 * price:.3g} for a thousand"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.ir import format_bytes
+from graphwright.machine import Cluster
 from graphwright.plans import Figures, format_seconds
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def to_dict(timeline: Timeline) -> dict[str, object]:
         "repeated_computing": timeline.repeated,
         "costs": timeline.costs,
         "price": timeline.price,
+        **throughput(figures(timeline), timeline.cluster),
         "devices": [_device(timeline, device) for device in range(timeline.num_devices)],
         "links": [
             {
@@ -94,7 +96,25 @@ def figures(timeline: Timeline, estimate: tuple[float, float] | None = None) -> 
         compute_time=float(timeline.computing.max(initial=0.0)),
         communication_time=float(busy[timeline.num_devices :].max(initial=0.0)),
         breakdown=held,
+        samples=timeline.size.samples,
+        tokens=timeline.size.tokens,
+        utilisation=timeline.size.utilisation(timeline.makespan, timeline.cluster),
     )
+
+
+def throughput(figures: Figures, cluster: Cluster) -> dict[str, object]:
+    """How much a step trains in a second, of what the devices could, and what it costs: data."""
+    price = cluster.price
+    count = cluster.num_devices
+    return {
+        "samples": figures.samples,
+        "tokens": figures.tokens,
+        f"{figures.unit}_per_second_per_device": figures.rate(count),
+        "model_flops_utilisation": figures.utilisation,
+        "price_per_billion_tokens" if figures.tokens else "price_per_million_samples": (
+            None if price is None else figures.price(price, count)
+        ),
+    }
 
 
 def _device(timeline: Timeline, device: int) -> dict[str, object]:

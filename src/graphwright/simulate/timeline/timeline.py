@@ -27,6 +27,7 @@ from graphwright.machine import PICOSECONDS, Cluster
 from graphwright.plans import KINDS, TaskGraph, format_seconds
 from graphwright.simulate.engine import Schedule
 from graphwright.simulate.memory import Memory
+from graphwright.simulate.throughput import StepSize, step_size
 from graphwright.simulate.timeline.caption import caption
 from graphwright.simulate.timeline.gantt import save_gantt
 from graphwright.simulate.timeline.served import Served, served, walk_back
@@ -84,6 +85,11 @@ class Timeline:
         if self.cluster.price is None:
             return None
         return self.cluster.price * self.num_devices * self.makespan / 3600
+
+    @property
+    def size(self) -> StepSize:
+        """What the step trains on, and the model's arithmetic for it."""
+        return step_size(self.graph)
 
     @property
     def makespan(self) -> float:
