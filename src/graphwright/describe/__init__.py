@@ -38,7 +38,13 @@ from graphwright.describe.language import (
     undescribed,
 )
 from graphwright.describe.properties import linear_sets
-from graphwright.describe.reference import reference, reference_of
+from graphwright.describe.reference import (
+    FLOATS,
+    Arithmetic,
+    evaluate_stacked,
+    reference,
+    reference_of,
+)
 from graphwright.describe.soap import Soap, sample_dims, soap, soap_of_call
 from graphwright.describe.splitting import (
     Combine,

@@ -2,11 +2,17 @@
 
 Every index variable has its own axis; an expression becomes an array that broadcasts over these
 axes. No kernel is called, so this checks a description against PyTorch independently.
+
+The numbers need not be floats. An `Arithmetic` says what functions and reducers mean: over residues
+modulo a prime, or over real expressions of a prover, the same description gives exact values.
+`evaluate_stacked` evaluates many calls of one type at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +39,21 @@ from graphwright.describe.language import (
 from graphwright.errors import DescriptionError
 from graphwright.ir import Attr
 from graphwright.symbolic import Poly, Symbol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """What functions and reducers mean for numbers of one kind; NumPy's meaning where not said."""
+
+    functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
+    folds: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
+    constant: Callable[[float], Any] = lambda value: value
+
+
+FLOATS = Arithmetic()
+"""NumPy's own numbers."""
+
+_STACK = Symbol("stack")
 
 
 def reference(
@@ -62,6 +83,27 @@ def reference_of(
     return tuple(results)
 
 
+def evaluate_stacked(
+    description: Description,
+    attrs: Mapping[str, Attr],
+    inputs: Sequence[Array | None],
+    types: Types,
+    arithmetic: Arithmetic,
+    output: int = 0,
+) -> Array:
+    """One output of many calls, which lie along an added first axis of every input.
+
+    With no inputs there is one call. Sizes are not 0.
+    """
+    traced = trace(description, attrs, types)
+    values = traced.environment(attrs, types)
+    extents = {v: int(extent.evaluate(values)) for v, extent in traced.extents.items()}
+    extents[_STACK] = next((len(array) for array in inputs if array is not None), 1)
+    chosen = traced.outputs[output]
+    stacked = Lambda((_STACK, *chosen.variables), chosen.body)
+    return _Evaluator(stacked, attrs, inputs, values, extents, arithmetic, stacked=True).run()
+
+
 def _numpy_dtype(dtype: str) -> np.dtype[np.generic]:
     return np.dtype("float32" if dtype == "bfloat16" or dtype.startswith("float8") else dtype)
 
@@ -74,9 +116,12 @@ class _Evaluator:
         inputs: Sequence[Array | None],
         values: Mapping[Symbol, int],
         extents: Mapping[Symbol, int],
+        arithmetic: Arithmetic = FLOATS,
+        stacked: bool = False,
     ) -> None:
         bound = [v for e in walk(output.body) if isinstance(e, Reduce) for v in e.variables]
         self.output, self.attrs, self.inputs, self.extents = output, attrs, inputs, extents
+        self.arithmetic, self.stacked = arithmetic, stacked
         self.variables = list(dict.fromkeys([*output.variables, *bound]))
         self.values: dict[Symbol, int | Array] = dict(values)
         for axis, variable in enumerate(self.variables):
@@ -106,7 +151,8 @@ class _Evaluator:
             case IndexValue(index):
                 return np.asarray(index.evaluate(self.values))
             case Call(name, args):
-                return np.asarray(FUNCTIONS[name](*(self.evaluate(a) for a in args)))
+                function = self.arithmetic.functions.get(name) or FUNCTIONS[name]
+                return np.asarray(function(*(self.evaluate(a) for a in args)))
             case Access():
                 return self._access(expr)
             case Reduce(reducer, variables, _, body):
@@ -134,11 +180,15 @@ class _Evaluator:
         ]
         if array.size == 0:  # the value read here is never selected
             return np.asarray(access.fill or 0)
+        if self.stacked:
+            index.insert(0, np.asarray(self.values[_STACK]))
         inside = np.asarray(True)
         for dim, i in enumerate(index):
             inside = inside & (i >= 0) & (i < array.shape[dim])
         read = array[tuple(np.clip(i, 0, array.shape[d] - 1) for d, i in enumerate(index))]
-        return read if access.fill is None else np.where(inside, read, access.fill)
+        if access.fill is None:
+            return np.asarray(read)
+        return np.asarray(np.where(inside, read, self.arithmetic.constant(access.fill)))
 
     def _reduce(self, reducer: str, variables: tuple[Symbol, ...], body: Array) -> Array:
         rank = len(self.variables)
@@ -146,7 +196,8 @@ class _Evaluator:
         shape = list(body.shape) if body.ndim == rank else [1] * rank
         for axis, variable in zip(axes, variables, strict=True):
             shape[axis] = self.extents[variable]
-        return REDUCERS[reducer].fold(np.broadcast_to(body, shape), axis=axes, keepdims=True)
+        fold = self.arithmetic.folds.get(reducer) or REDUCERS[reducer].fold
+        return fold(np.broadcast_to(body, shape), axis=axes, keepdims=True)
 
     def _opaque(self, expr: OpaqueCall) -> Array:
         if expr.function.numpy is None:
