@@ -1,0 +1,1 @@
+"""Substitutions that nobody wrote by hand: generated, proved and pruned (TASO)."""
