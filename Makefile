@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types layers unit examples-run bench docs golden examples zoo-counts format clean
+.PHONY: help demo test test-all lint types layers unit examples-run bench docs golden examples zoo-counts validate-axioms rules format clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,12 @@ examples: $(STAMP) ## Draw example calls for `graphwright describe`, of operator
 
 zoo-counts: $(STAMP) ## Count the operators of every zoo model anew (minutes)
 	$(BIN)/python -c 'from graphwright.zoo.listing import write_counts; write_counts()'
+
+validate-axioms: $(STAMP) ## Check the properties behind rewriting on all small shapes by Z3 (an hour; goes on where it was)
+	$(BIN)/python -m graphwright.rewrite.substitutions.validate
+
+rules: $(STAMP) ## Generate, prove and prune the library of substitutions anew (minutes)
+	$(BIN)/python -m graphwright.rewrite.substitutions.generate
 
 format: $(STAMP) ## Let ruff format and fix
 	$(BIN)/ruff format .

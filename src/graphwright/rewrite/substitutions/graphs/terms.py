@@ -42,6 +42,11 @@ class Term:
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, (*self.params, *self.args)))})"
 
+    @property
+    def label(self) -> str:
+        """The operator and its parameters, without its arguments."""
+        return " ".join(map(str, (self.op, *self.params)))
+
 
 Expression = Input | Term
 

@@ -7,7 +7,7 @@ batches and kernels that are not square all come up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -29,7 +29,9 @@ from graphwright.rewrite.substitutions.values.shapes import (
     shapes_of,
 )
 
-SIZES: dict[str, Sequence[Sequence[int]]] = {
+Sizes = Mapping[str, Sequence[Sequence[int]]]
+
+SIZES: Sizes = {
     "scalar": (),
     "image": ((1, 2), (1, 2, 3, 4), (5, 7, 8), (5, 6, 9)),
     "weight": ((1, 2, 4), (1, 2, 3, 4), (1, 2, 3), (1, 2, 3)),
@@ -42,7 +44,9 @@ TRIES = 3000
 """Shapes that are tried for leaves before a draw is given up."""
 
 
-def draw_shapes(item: Substitution, rng: np.random.Generator) -> dict[Expression, Shape] | None:
+def draw_shapes(
+    item: Substitution, rng: np.random.Generator, sizes: Sizes = SIZES
+) -> dict[Expression, Shape] | None:
     """Shapes for inputs and constants under which both graphs fit and the guards hold."""
     outputs = (*item.source, *item.target)
     leaves = sorted(leaves_of(*outputs), key=lambda e: not isinstance(e, Input))
@@ -58,7 +62,7 @@ def draw_shapes(item: Substitution, rng: np.random.Generator) -> dict[Expression
         leaf = leaves[len(given)]
         kind = kinds[leaf][0] if len(kinds[leaf]) < 2 else only
         assert kind is not None
-        for shape in _shuffled(leaf, kind, list(given.values()), rng):
+        for shape in _shuffled(leaf, sizes[kind], list(given.values()), rng):
             left -= 1
             if left < 0:
                 return False
@@ -73,10 +77,13 @@ def draw_shapes(item: Substitution, rng: np.random.Generator) -> dict[Expression
 
 
 def _shuffled(
-    leaf: Expression, kind: str, before: Sequence[Shape], rng: np.random.Generator
+    leaf: Expression,
+    sizes: Sequence[Sequence[int]],
+    before: Sequence[Shape],
+    rng: np.random.Generator,
 ) -> list[Shape]:
     """Shapes for a leaf, those that other leaves have among the first."""
-    every: list[Shape] = list(product(*SIZES[kind]))
+    every: list[Shape] = list(product(*sizes))
     if isinstance(leaf, Term):
         every = [shape for shape in every if program_of(leaf.op, leaf.params, (shape,))]
     every = [every[i] for i in rng.permutation(len(every))]

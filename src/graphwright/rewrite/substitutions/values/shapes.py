@@ -27,7 +27,7 @@ RANKS = {"scalar": 0, "matrix": 2, "matrices": 3, "image": 4, "weight": 4}
 """The kinds of tensors, and the number of dims of each."""
 
 _IMAGE_OPS = {"conv", "pool_avg", "pool_max", "enlarge"}
-_MATRIX_OPS = {"matmul", "transpose"}
+_MATRIX_OPS = {"matmul", "transpose", "I_matmul"}
 
 
 def shapes_of(outputs: Sequence[Expression], given: Given) -> dict[Expression, Shape] | None:
