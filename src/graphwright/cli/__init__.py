@@ -4,6 +4,16 @@ A model is named as ``file.py:function`` or by its name in the zoo. Every verb t
 Errors that we raise on purpose are printed without a traceback, with exit status 1.
 """
 
-from graphwright.cli import capture, demo, describe, explain, machines, plan, run, simulate, zoo
+from graphwright.cli import (
+    capture,
+    catalogues,
+    demo,
+    describe,
+    explain,
+    machines,
+    plan,
+    run,
+    simulate,
+)
 from graphwright.cli.app import app, main
 from graphwright.version import __version__

@@ -14,8 +14,15 @@ from graphwright.report.pictures import (
     plot_frontier,
     plot_partition,
     plot_profile,
+    plot_rule,
 )
 from graphwright.report.results import show, to_dict
+from graphwright.report.rules import (
+    RuleListing,
+    list_rules,
+    rule_to_dict,
+    show_rule,
+)
 from graphwright.report.tables import (
     Coverage,
     GraphCoverage,

@@ -14,6 +14,7 @@ from graphwright.errors import InvalidOption
 from graphwright.ir import Graph
 from graphwright.partition import Profile
 from graphwright.plans import Frontier, Plan
+from graphwright.report import rules
 from graphwright.report.explain import Explanation, PlanDiff, diff, explanation
 from graphwright.report.tables import (
     Coverage,
@@ -45,6 +46,7 @@ Result = (
     | Plan
     | PlanDiff
     | Profile
+    | rules.RuleListing
     | Timeline
 )
 
@@ -79,6 +81,8 @@ def to_dict(
             return diff.to_dict(result)
         case Profile():
             return profile.to_dict(result)
+        case rules.RuleListing():
+            return rules.to_dict(result)
         case Timeline():
             return result.to_dict()
         case _:
@@ -113,6 +117,8 @@ def show(
             diff.show(result, console)
         case Profile():
             profile.show(result, console, title)
+        case rules.RuleListing():
+            rules.show(result, console)
         case Timeline():
             timeline.show(result, console, title)
         case _:

@@ -7,6 +7,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from graphwright import cli
+from graphwright.errors import InvalidOption
 
 RUN = CliRunner()
 
@@ -32,6 +33,7 @@ FLAGS = {
         "--cluster", "--devices", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
         "--batch-size", "--batch-dim", "--small", "--output", "-o", "--plot", "--json",
     },
+    "rules": {"--operator", "--size", "--output", "-o", "--json"},
     "run": {
         "--workers", "--plan", "--pick", "--memory", "--steps", "--batch-size", "--small", "--seed", "--check", "--checkpoint",
         "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json",
@@ -239,3 +241,20 @@ def test_doctor_tells_of_a_store_that_cannot_be_used(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("GRAPHWRIGHT_COSTS", str(tmp_path / "text"))
     assert "is not a store of measured" in " ".join(run("doctor").output.split())
+
+
+def test_rules_are_listed_and_drawn(tmp_path):
+    from graphwright.rewrite.substitutions import shipped
+
+    listed = json.loads(run("rules", "--operator", "matmul", "--size", "2", "--json").stdout)
+    assert 0 < len(listed["rules"]) < len(shipped()) == listed["counts"]["proved"]
+    number = str(listed["rules"][0]["number"])
+    drawn = run("rules", number).stdout
+    assert f"rule {number}" in drawn and "proved" in drawn
+    assert json.loads(run("rules", number, "--json").stdout) == listed["rules"][0]
+    picture = tmp_path / "rule.png"
+    run("rules", number, "-o", str(picture))
+    assert picture.stat().st_size > 2000
+    with pytest.raises(InvalidOption, match="there is no rule 99999; rules go from 0"):
+        run("rules", "99999")
+    assert run("rules", "-o", str(picture)).exit_code == 2

@@ -5,3 +5,4 @@ from graphwright.report.pictures.frontier import plot_frontier
 from graphwright.report.pictures.partition import plot_partition
 from graphwright.report.pictures.plot import plot
 from graphwright.report.pictures.profile import ProfileRow, plot_profile
+from graphwright.report.pictures.rule import plot_rule
