@@ -2,8 +2,9 @@
 
 An operator is a short program of ATen calls. Its meaning is the composition of their descriptions,
 so there is no second semantics: PyTorch's kernels, floats, residues and a prover's reals all
-evaluate these calls. Only the four constants are described here, as no ATen call makes them exactly
-(C_pool's entries are 1/k²).
+evaluate these calls. They are written as capture writes them, so a captured node is an operator
+where it is the operator's call. Only the four constants are described here, as no ATen call makes
+them exactly (C_pool's entries are 1/k²).
 
     conv(stride, padding, activation, x, w)    aten.convolution, then aten.relu; the groups follow
                                                from the shapes: channels of x / depth of w
@@ -114,7 +115,8 @@ def _relu(x: Shape) -> Program | None:
 def _transpose(x: Shape) -> Program | None:
     if len(x) not in (2, 3):
         return None
-    return _one("aten.transpose.int", (*x[:-2], x[-1], x[-2]), 1, dim0=-2, dim1=-1)
+    order = (1, 0) if len(x) == 2 else (0, 2, 1)
+    return _one("aten.permute", tuple(x[d] for d in order), 1, dims=order)
 
 
 def _matmul(x: Shape, y: Shape) -> Program | None:
@@ -224,7 +226,7 @@ def _pool_max(kernel: int, stride: int, padding: str, x: Shape) -> Program | Non
         "kernel_size": (kernel, kernel), "stride": (stride, stride), "padding": shape[1],
         "dilation": (1, 1), "ceil_mode": False,
     }  # fmt: skip
-    pool = Call(op="aten.max_pool2d_with_indices", inputs=(0,), attrs=attrs, shapes=(sizes, sizes))
+    pool = Call(op="graphwright.max_pool", inputs=(0,), attrs=attrs, shapes=(sizes, sizes))
     return Program((pool,), shape[0])
 
 
