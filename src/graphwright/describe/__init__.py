@@ -40,7 +40,7 @@ from graphwright.describe.language import (
 from graphwright.describe.properties import linear_sets
 from graphwright.describe.reference import (
     FLOATS,
-    Arithmetic,
+    NumberSystem,
     evaluate_stacked,
     reference,
     reference_of,

@@ -3,8 +3,9 @@
 Every index variable has its own axis; an expression becomes an array that broadcasts over these
 axes. No kernel is called, so this checks a description against PyTorch independently.
 
-The numbers need not be floats. An `Arithmetic` says what functions and reducers mean: over residues
-modulo a prime, or over real expressions of a prover, the same description gives exact values.
+The numbers need not be floats. A `NumberSystem` says what functions and reducers mean: over
+residues modulo a prime, or over real expressions of a prover, the same description gives exact
+values.
 `evaluate_stacked` evaluates many calls of one type at once.
 """
 
@@ -42,7 +43,7 @@ from graphwright.symbolic import Poly, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
+class NumberSystem:
     """What functions and reducers mean for numbers of one kind; NumPy's meaning where not said."""
 
     functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class Arithmetic:
     constant: Callable[[float], Any] = lambda value: value
 
 
-FLOATS = Arithmetic()
+FLOATS = NumberSystem()
 """NumPy's own numbers."""
 
 _STACK = Symbol("stack")
@@ -88,7 +89,7 @@ def evaluate_stacked(
     attrs: Mapping[str, Attr],
     inputs: Sequence[Array | None],
     types: Types,
-    arithmetic: Arithmetic,
+    numbers: NumberSystem,
     output: int = 0,
 ) -> Array:
     """One output of many calls, which lie along an added first axis of every input.
@@ -101,7 +102,7 @@ def evaluate_stacked(
     extents[_STACK] = next((len(array) for array in inputs if array is not None), 1)
     chosen = traced.outputs[output]
     stacked = Lambda((_STACK, *chosen.variables), chosen.body)
-    return _Evaluator(stacked, attrs, inputs, values, extents, arithmetic, stacked=True).run()
+    return _Evaluator(stacked, attrs, inputs, values, extents, numbers, stacked=True).run()
 
 
 def _numpy_dtype(dtype: str) -> np.dtype[np.generic]:
@@ -116,12 +117,12 @@ class _Evaluator:
         inputs: Sequence[Array | None],
         values: Mapping[Symbol, int],
         extents: Mapping[Symbol, int],
-        arithmetic: Arithmetic = FLOATS,
+        numbers: NumberSystem = FLOATS,
         stacked: bool = False,
     ) -> None:
         bound = [v for e in walk(output.body) if isinstance(e, Reduce) for v in e.variables]
         self.output, self.attrs, self.inputs, self.extents = output, attrs, inputs, extents
-        self.arithmetic, self.stacked = arithmetic, stacked
+        self.numbers, self.stacked = numbers, stacked
         self.variables = list(dict.fromkeys([*output.variables, *bound]))
         self.values: dict[Symbol, int | Array] = dict(values)
         for axis, variable in enumerate(self.variables):
@@ -151,7 +152,7 @@ class _Evaluator:
             case IndexValue(index):
                 return np.asarray(index.evaluate(self.values))
             case Call(name, args):
-                function = self.arithmetic.functions.get(name) or FUNCTIONS[name]
+                function = self.numbers.functions.get(name) or FUNCTIONS[name]
                 return np.asarray(function(*(self.evaluate(a) for a in args)))
             case Access():
                 return self._access(expr)
@@ -188,7 +189,7 @@ class _Evaluator:
         read = array[tuple(np.clip(i, 0, array.shape[d] - 1) for d, i in enumerate(index))]
         if access.fill is None:
             return np.asarray(read)
-        return np.asarray(np.where(inside, read, self.arithmetic.constant(access.fill)))
+        return np.asarray(np.where(inside, read, self.numbers.constant(access.fill)))
 
     def _reduce(self, reducer: str, variables: tuple[Symbol, ...], body: Array) -> Array:
         rank = len(self.variables)
@@ -196,7 +197,7 @@ class _Evaluator:
         shape = list(body.shape) if body.ndim == rank else [1] * rank
         for axis, variable in zip(axes, variables, strict=True):
             shape[axis] = self.extents[variable]
-        fold = self.arithmetic.folds.get(reducer) or REDUCERS[reducer].fold
+        fold = self.numbers.folds.get(reducer) or REDUCERS[reducer].fold
         return fold(np.broadcast_to(body, shape), axis=axes, keepdims=True)
 
     def _opaque(self, expr: OpaqueCall) -> Array:

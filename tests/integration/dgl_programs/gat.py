@@ -4,8 +4,9 @@ import dgl.function as fn
 import dgl.nn.pytorch as dglnn
 import torch
 import torch.nn.functional as F
-from data import accuracy, communities, fit
 from dgl.nn.functional import edge_softmax
+
+from data import accuracy, communities, fit
 
 
 class Head(torch.nn.Module):

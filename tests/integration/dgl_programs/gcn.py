@@ -3,8 +3,9 @@
 import dgl.function as fn
 import torch
 import torch.nn.functional as F
-from data import accuracy, communities, fit
 from dgl.nn import GraphConv
+
+from data import accuracy, communities, fit
 
 
 class Layer(torch.nn.Module):

@@ -3,9 +3,10 @@
 import dgl
 import torch
 import torch.nn.functional as F
-from data import accuracy, fit
 from dgl.nn.pytorch import GINConv
 from dgl.nn.pytorch.glob import SumPooling
+
+from data import accuracy, fit
 
 
 def ring(n):

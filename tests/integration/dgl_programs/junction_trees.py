@@ -7,6 +7,7 @@ import dgl
 import dgl.function as fn
 import torch
 import torch.nn.functional as F
+
 from data import accuracy, fit
 
 

@@ -4,8 +4,9 @@ import dgl
 import dgl.function as fn
 import torch
 import torch.nn.functional as F
-from data import communities, fit
 from dgl.nn import SAGEConv
+
+from data import communities, fit
 
 
 class DotPredictor(torch.nn.Module):

@@ -3,8 +3,9 @@
 import dgl
 import torch
 import torch.nn.functional as F
-from data import accuracy, communities
 from dgl.nn import SAGEConv
+
+from data import accuracy, communities
 
 
 class SAGE(torch.nn.Module):

@@ -4,6 +4,7 @@ import dgl
 import dgl.nn as dglnn
 import torch
 import torch.nn.functional as F
+
 from data import accuracy, fit
 
 

@@ -2,8 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from data import accuracy, communities, fit
 from dgl.nn import SAGEConv
+
+from data import accuracy, communities, fit
 
 
 class SAGE(torch.nn.Module):

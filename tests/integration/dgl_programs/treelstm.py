@@ -3,6 +3,7 @@
 import dgl
 import torch
 import torch.nn.functional as F
+
 from data import accuracy, fit
 
 

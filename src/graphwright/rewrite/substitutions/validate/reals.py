@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.describe import Arithmetic, Array
+from graphwright.describe import Array, NumberSystem
 from graphwright.rewrite.substitutions.graphs import Expression, Input, Substitution, sizes_of
 from graphwright.rewrite.substitutions.values import Given, evaluate, shapes_of
 from graphwright.symbolic import prove as logic
@@ -61,7 +61,7 @@ def _folded(function: Binary) -> Callable[..., Array]:
     return fold
 
 
-REALS = Arithmetic(
+REALS = NumberSystem(
     functions={
         "add": _lifted(_add),
         "mul": _lifted(_multiply),

@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from graphwright.describe import FLOATS, Arithmetic, Array, Types, evaluate_stacked
+from graphwright.describe import FLOATS, Array, NumberSystem, Types, evaluate_stacked
 from graphwright.ir import TensorType
 from graphwright.rewrite.substitutions.graphs import (
     CONSTANTS,
@@ -29,7 +29,7 @@ PRIME = 2**31 - 1
 
 
 def run_program(
-    program: Program, inputs: Sequence[Array], arithmetic: Arithmetic = FLOATS
+    program: Program, inputs: Sequence[Array], arithmetic: NumberSystem = FLOATS
 ) -> Array:
     """The result of a program on stacked inputs: many calls at once, along a first axis."""
     values = list(inputs)
@@ -51,7 +51,7 @@ def evaluate(
     outputs: Sequence[Expression],
     values: Mapping[Expression, Array],
     shapes: Mapping[Expression, Shape],
-    arithmetic: Arithmetic = FLOATS,
+    arithmetic: NumberSystem = FLOATS,
 ) -> tuple[Array, ...]:
     """The values of `outputs`; `values` has those of the inputs, `shapes` all (`shapes_of`)."""
     known: dict[Expression, Array] = {}
@@ -66,7 +66,7 @@ def evaluate(
     return tuple(known[output][0] for output in outputs)
 
 
-def constant_value(e: Expression, shape: Shape, arithmetic: Arithmetic = FLOATS) -> Array:
+def constant_value(e: Expression, shape: Shape, arithmetic: NumberSystem = FLOATS) -> Array:
     """The entries of a constant."""
     return evaluate([e], {}, {e: shape}, arithmetic)[0]
 
@@ -96,7 +96,7 @@ def _nonlinear(a: Array, b: Array) -> Array:
     return np.asarray((square * 1_234_577 + a + b + 76_543) % PRIME)
 
 
-RESIDUES = Arithmetic(
+RESIDUES = NumberSystem(
     functions={
         "add": lambda a, b: (a + b) % PRIME,
         "sub": lambda a, b: (a - b) % PRIME,
