@@ -6,8 +6,6 @@ from graphwright.gnn.graph.convert import (
     bipartite_from_scipy,
     from_networkx,
     from_scipy,
-    to_heterogeneous,
-    to_homogeneous,
     to_networkx,
 )
 from graphwright.gnn.graph.create import create_block, graph, heterograph

@@ -1,4 +1,4 @@
-"""To and from other libraries: SciPy, NetworkX, and one type or many."""
+"""To and from other libraries: SciPy and NetworkX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphwright.gnn.graph.base import EID, ETYPE, NID, NTYPE
 from graphwright.gnn.graph.create import graph, heterograph
 from graphwright.gnn.graph.graph import DGLGraph
 from graphwright.gnn.storage import DGLError
@@ -84,74 +83,6 @@ def to_networkx(
     for edge, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
         made.add_edge(u, v, id=edge, **{name: g.edata[name][edge] for name in edge_attrs or ()})
     return made
-
-
-def to_homogeneous(
-    g: DGLGraph, ndata: Any = None, edata: Any = None, store_type: bool = True,
-    return_count: bool = False,
-) -> Any:  # fmt: skip
-    """One node type and one edge type of many: types one after another, kept as `dgl.NTYPE`."""
-    counts = [frame.num_rows for frame in g._node_frames]
-    first = np.concatenate([[0], np.cumsum(counts)]).tolist()
-    src = [r.coo[0] + first[a] for (a, _), r in zip(g.meta.ends, g._relations, strict=True)]
-    dst = [r.coo[1] + first[b] for (_, b), r in zip(g.meta.ends, g._relations, strict=True)]
-    made = graph((torch.cat(src), torch.cat(dst)), num_nodes=first[-1])
-    edges = [relation.num_edges for relation in g._relations]
-    for name in ndata or ():
-        made.ndata[name] = torch.cat([frame[name] for frame in g._node_frames])
-    for name in edata or ():
-        made.edata[name] = torch.cat([frame[name] for frame in g._edge_frames])
-    if store_type:
-        made.ndata[NTYPE], made.ndata[NID] = _numbered(counts, g)
-        made.edata[ETYPE], made.edata[EID] = _numbered(edges, g)
-    return (made, counts, edges) if return_count else made
-
-
-def to_heterogeneous(
-    g: DGLGraph, ntypes: Sequence[str], etypes: Sequence[str], ntype_field: str = NTYPE,
-    etype_field: str = ETYPE,
-) -> DGLGraph:  # fmt: skip
-    """Typed nodes and edges of a graph whose features say the type of each."""
-    kinds, relations = g.ndata[ntype_field].long(), g.edata[etype_field].long()
-    within = torch.zeros_like(kinds)
-    counts = {}
-    for at, ntype in enumerate(ntypes):
-        mine = (kinds == at).nonzero().reshape(-1)
-        within[mine] = torch.arange(len(mine), device=mine.device)
-        counts[ntype] = len(mine)
-    src, dst = g.edges()
-    data, origin = {}, {}
-    for at, etype in enumerate(etypes):
-        chosen = (relations == at).nonzero().reshape(-1)
-        ends = torch.stack([kinds[src[chosen].long()], kinds[dst[chosen].long()]])
-        for a, b in torch.unique(ends, dim=1).T.tolist():
-            mine = chosen[(ends[0] == a) & (ends[1] == b)]
-            pair = (within[src[mine].long()], within[dst[mine].long()])
-            data[ntypes[a], etype, ntypes[b]] = tuple(part.to(g.idtype) for part in pair)
-            origin[ntypes[a], etype, ntypes[b]] = mine
-    made = heterograph(data, counts)
-    for at, ntype in enumerate(ntypes):
-        mine = (kinds == at).nonzero().reshape(-1)
-        frame = made.node_frame(ntype)
-        for name in g.ndata:
-            if name != ntype_field:
-                frame[name] = g.ndata[name][mine]
-        frame[NID] = mine.to(g.idtype)
-    for triplet, mine in origin.items():
-        edge_frame = made.edge_frame(triplet)
-        for name in g.edata:
-            if name != etype_field:
-                edge_frame[name] = g.edata[name][mine]
-        edge_frame[EID] = mine.to(g.idtype)
-    return made
-
-
-def _numbered(counts: list[int], like: DGLGraph) -> tuple[Tensor, Tensor]:
-    """For nodes or edges type by type: the type's number, and the id within the type."""
-    sizes = torch.tensor(counts)
-    kinds = torch.repeat_interleave(torch.arange(len(counts)), sizes)
-    ids = torch.cat([torch.arange(count) for count in counts])
-    return kinds.to(like.device, like.idtype), ids.to(like.device, like.idtype)
 
 
 def _column(values: list[Any]) -> Tensor:
