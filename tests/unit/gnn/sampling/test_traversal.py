@@ -97,3 +97,21 @@ def test_types_are_refused():
         dgl.bfs_nodes_generator(g, 0)
     with pytest.raises(dgl.DGLError, match='"source" has id 9'):
         dgl.bfs_nodes_generator(dgl.graph(([0], [1])), torch.tensor([9]))
+
+
+@given(graphs())
+def test_messages_along_a_topological_order_find_the_longest_paths(g):
+    src, dst = g.edges()
+    g = dgl.edge_subgraph(g, (src < dst).nonzero().reshape(-1).to(g.idtype), relabel_nodes=False)
+    g.ndata["depth"] = torch.zeros(g.num_nodes())
+    g.prop_nodes(
+        dgl.topological_nodes_generator(g),
+        lambda edges: {"m": edges.src["depth"] + 1},
+        lambda nodes: {"depth": nodes.mailbox["m"].max(1)[0]},
+    )
+    nx = networkx.DiGraph(to_networkx(g))
+    depth = dict.fromkeys(nx, 0)
+    for node in networkx.topological_sort(nx):
+        for following in nx[node]:
+            depth[following] = max(depth[following], depth[node] + 1)
+    assert g.ndata["depth"].tolist() == [float(depth[v]) for v in range(g.num_nodes())]
