@@ -3,8 +3,9 @@
     warm-up | batch | batch | batch ...     a sample is a batch of calls, long enough for the clock;
                                             samples go on for long enough, or until there are enough
 
-On a GPU, events time the replays of a CUDA graph of some calls: what the device takes, without the
-time that Python needs to launch them. A call that cannot be recorded is timed with its launch.
+On a CPU, the time in which other programs had the core is taken off (Linux). On a GPU, events time
+the replays of a CUDA graph of some calls: what the device takes, without the time that Python needs
+to launch them. A call that cannot be recorded is timed with its launch.
 """
 
 from __future__ import annotations
@@ -91,10 +92,13 @@ def seconds_without_core() -> float:
 
 
 def _cpu_clock(call: Callable[[], object], repeats: int) -> float:
-    begin = perf_counter()
+    """Without the time in which other programs had the core."""
+    without_core, begin = seconds_without_core(), perf_counter()
     for _ in range(repeats):
         call()
-    return perf_counter() - begin
+    elapsed = perf_counter() - begin
+    waited = seconds_without_core() - without_core
+    return elapsed - waited if 0 < waited < elapsed else elapsed
 
 
 def _record(call: Callable[[], object], device: torch.device) -> Callable[[], object] | None:

@@ -1,6 +1,7 @@
 """What a step takes beyond its parts, and how sure a prediction is."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from graphwright.errors import InvalidMeasurement
 from graphwright.machine import Measurement, Store, cluster
 from graphwright.partition import data_parallel
 from graphwright.run import calibrate, calls_of_plan, how_sure
+from graphwright.run.measure import timing
 from graphwright.run.measure.certainty import ESTIMATED
 from graphwright.run.measure.links import LinkTime
 from graphwright.run.measure.machine import Share, figures_of_machine
@@ -70,6 +72,16 @@ def test_how_sure_follows_from_the_spread_of_calls_and_of_the_machine(store):
             row = Measurement(seconds=1e-3, spread=1e-4, repeats=5)
             store.put_compute(device.name, measured_with(), op, attrs.text, spell_types(types), row)
     assert how_sure(graph, plan, store) == pytest.approx(0.12)
+
+
+@pytest.mark.parametrize(
+    ("waits", "taken"), [((1.0, 1.03), 0.07), ((1.0, 1.0), 0.1), ((math.nan, math.nan), 0.1), ((0.0, 5.0), 0.1)]
+)  # fmt: skip
+def test_time_without_a_core_is_taken_off(monkeypatch, waits, taken):
+    clock, delays = iter((2.0, 2.1)), iter(waits)
+    monkeypatch.setattr(timing, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(timing, "seconds_without_core", lambda: next(delays))
+    assert timing._cpu_clock(lambda: None, 3) == pytest.approx(taken)
 
 
 def test_figures_are_means_over_processes_and_a_line_through_messages():
