@@ -112,18 +112,18 @@ class CostModel:
         if seconds is None:
             work = self.work(op, attrs, types)
             inside = sum(
-                t.nbytes
+                kept * t.nbytes
                 for kept, t in (
                     *zip(fused.inputs, types.inputs, strict=True),
                     *zip(fused.outputs, types.outputs, strict=True),
                 )
-                if kept and t is not None
+                if t is not None
             )
             what = work.what
             own = not any((*fused.inputs, *fused.outputs))
             if what.kind == "cast" and not (own and self.fusion == "modules"):  # no kernel for it
                 what = Arithmetic("elementwise", what.dtype)
-            nbytes = max(0, work.bytes - inside)
+            nbytes = max(0.0, work.bytes - inside)
             seconds = float(self.seconds(device, what, work.operations, nbytes))
             seconds = self._fused[key] = seconds + (device.launch if fused.launches else 0.0)
         return seconds

@@ -41,10 +41,11 @@ VECTOR = 64
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """Which inputs and outputs of an operator stay inside its kernel; whether it launches that."""
+    """Which share of inputs and outputs stays inside the kernel of an operator; whether it launches
+    that."""
 
-    inputs: tuple[bool, ...]
-    outputs: tuple[bool, ...]
+    inputs: tuple[float, ...]
+    outputs: tuple[float, ...]
     launches: bool
 
 
@@ -115,6 +116,10 @@ class _Fusion:
     def made_by(self, name: str) -> _Kernel | None:
         """The kernel that makes a tensor, or what it is a view of."""
         return self.kernel_of.get(self._made_by.get(self.root[name], -1))
+
+    def maker(self, name: str) -> int | None:
+        """The node of a kernel that makes a tensor."""
+        return self._made_by.get(name)
 
     def add(self, i: int) -> None:
         """Place one more node."""
@@ -246,12 +251,28 @@ class _Kept:
         }
         return Fused(
             tuple(
-                n is not None and (self.fusion.made_by(n) is kernel or root[n] in earlier)
+                0.0
+                if n is None
+                else 1.0
+                if self.fusion.made_by(n) is kernel or root[n] in earlier
+                else self._cast_again(root[n])
                 for n in node.inputs
             ),
-            tuple(self._stays(i, name, kernel) for name in node.outputs),
+            tuple(float(self._stays(i, name, kernel)) for name in node.outputs),
             i == kernel.members[0] and not in_bulk,
         )
+
+    def _cast_again(self, name: str) -> float:
+        """How much less than a tensor is read where it is cast again from something narrower."""
+        made = self.fusion.maker(name)
+        if made is None or not self.fusion.is_cast(made):
+            return 0.0
+        if len(self.fusion.kernel_of[made].members) == 1:
+            return 0.0
+        types = self.fusion.types[made]
+        read = types.inputs[0]
+        assert read is not None
+        return max(0.0, 1.0 - read.nbytes / max(types.outputs[0].nbytes, 1))
 
     def _stays(self, i: int, name: str, kernel: _Kernel) -> bool:
         """Whether only the same kernel reads what node `i` makes, directly or by views."""

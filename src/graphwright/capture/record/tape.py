@@ -67,6 +67,24 @@ class Tape:
     inputs: list[Value] = field(default_factory=list[Value])
     entries: list[Entry] = field(default_factory=list[Entry])
 
+    def postpone(self, first: int, last: int) -> None:
+        """Let each of the entries from `first` to before `last` run when it is first needed."""
+        waiting = {
+            id(value): entry for entry in self.entries[first:last] for value in entry.outputs
+        }
+        ordered: list[Entry] = []
+        for entry in self.entries[last:]:
+            for value in entry.inputs:
+                made = waiting.pop(id(value), None)
+                if made is not None:
+                    made.frame = entry.frame
+                    ordered.append(made)
+            ordered.append(entry)
+        ordered += waiting.values()
+        self.entries[first:] = ordered
+        for number, entry in enumerate(ordered, first):
+            entry.index = number
+
     def declare(self, name: str, type: TensorType, role: Role, of: Value | None = None) -> Value:
         """Add a graph input."""
         value = Value(type, role, name=name, of=of)

@@ -7,7 +7,8 @@ clip        clip_grad_norm_(model.parameters(), ...)        if asked for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -30,8 +31,9 @@ def record_gradients(recording: Recording) -> None:
     )
     if recording.accumulate == 1:
         for inputs, targets in parts:
-            with cast_parameters(recording.model, recording.mixed_precision):
+            with _lowered(recording) as settle:
                 loss = _forward(recording, inputs, targets)
+                settle()
                 recording.results.outputs[recording.free_name("loss")] = value_of(loss)
                 _backward(recording, loss)
     else:
@@ -74,8 +76,9 @@ def _accumulate(recording: Recording, parts: Iterator[tuple[Any, Any]]) -> None:
     for number in range(recording.accumulate):
         with provenance.at_micro_batch(number):
             inputs, targets = next(parts)
-            with cast_parameters(recording.model, recording.mixed_precision):
+            with _lowered(recording) as settle:
                 loss = _forward(recording, inputs, targets) / recording.accumulate
+                settle()
                 losses.append(loss.detach())
                 _backward(recording, loss)
             for name, tensor in recording.trained().items():
@@ -101,6 +104,10 @@ def _added(recording: Recording, name: str, total: Tensor | None, tensor: Tensor
         total = total + tensor.grad
     value_of(total).role, value_of(total).of = Role.GRADIENT, recording.values[name]
     return total
+
+
+def _lowered(recording: Recording) -> AbstractContextManager[Callable[[], None]]:
+    return cast_parameters(recording.model, recording.mixed_precision, recording.recorder.tape)
 
 
 def _forward(recording: Recording, inputs: Any, targets: Any) -> Tensor:

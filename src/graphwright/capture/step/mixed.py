@@ -10,7 +10,7 @@ model are cast as well, buffers are not (`MixedPrecisionPolicy(param_dtype=torch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,17 +18,22 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.aten import map_named
+from graphwright.capture.record import Tape
 
 
 @contextmanager
-def cast_parameters(model: nn.Module, dtype: torch.dtype | None) -> Iterator[None]:
+def cast_parameters(
+    model: nn.Module, dtype: torch.dtype | None, tape: Tape
+) -> Iterator[Callable[[], None]]:
     """Let a model compute with its floating-point parameters cast to a dtype.
 
-    That holds for the backward pass too, where checkpointed parts run again.
+    That holds for the backward pass too, where checkpointed parts run again. What is yielded is to
+    be called after the forward pass: each cast then stands where it is first needed.
     """
     if dtype is None:
-        yield
+        yield lambda: None
         return
+    first = len(tape.entries)
     casts: dict[int, Tensor] = {}
     kept: list[tuple[dict[str, Any], str, Tensor]] = []
     try:
@@ -40,7 +45,8 @@ def cast_parameters(model: nn.Module, dtype: torch.dtype | None) -> Iterator[Non
                         casts[id(parameter)] = parameter.to(dtype)
                     kept.append((table, name, parameter))
                     table[name] = casts[id(parameter)]
-        yield
+        last = len(tape.entries)
+        yield lambda: tape.postpone(first, last)
     finally:
         for table, name, parameter in kept:
             table[name] = parameter

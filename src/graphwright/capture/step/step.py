@@ -64,9 +64,10 @@ def _infer(recording: Recording) -> None:
     with (
         torch.no_grad(),
         casting(recording.autocast),
-        cast_parameters(recording.model, lower),
+        cast_parameters(recording.model, lower, recording.recorder.tape) as settle,
     ):
         output = call(recording.model, cast_inputs(recording.inputs, lower))
+        settle()
     leaves = dict(named_tensors("output", output))
     if not leaves:
         raise UnsupportedModel(

@@ -55,9 +55,10 @@ class ComputeTimes:
         whole, part = 0.0, np.zeros(len(chosen))
         fused = self.fused[i]
         for arg, type in enumerate(types.inputs):
-            if type is not None and not (fused != ALONE and fused.inputs[arg]):
-                whole += type.nbytes
-                part += type.nbytes / ways_of(options.need[chosen, arg], self.sizes)
+            if type is not None:
+                own = type.nbytes * (1 - fused.inputs[arg] if fused != ALONE else 1.0)
+                whole += own
+                part += own / ways_of(options.need[chosen, arg], self.sizes)
         for output, type in enumerate(types.outputs):
             if fused != ALONE and fused.outputs[output]:
                 continue
