@@ -45,7 +45,8 @@ def test_figures_are_what_the_simulator_says(frontier):
 
 
 def test_recipes_are_beside_the_frontier(frontier):
-    assert set(frontier.others) == {*RECIPES, "tofu", "optcnn"}
+    between_nodes = {"hsdp", "fsdp-tp"}  # one machine has none
+    assert set(frontier.others) == {*RECIPES, "tofu", "optcnn"} - between_nodes
     for other in map(figures_of, frontier.others.values()):
         assert any(
             f.time <= other.time and f.memory <= other.memory for f in map(figures_of, frontier)
