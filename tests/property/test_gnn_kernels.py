@@ -140,6 +140,7 @@ def test_gradients_against_finite_differences(relation, op, ends):
     assert torch.autograd.gradcheck(edges, (a, b))
     most = lambda x, y: gspmm(relation, op, "max", (x, ends[0]), (y, ends[1]))
     assert torch.autograd.gradcheck(most, (a, b))
+    assert torch.autograd.gradgradcheck(most, (a, b))
 
 
 @settings(max_examples=40, deadline=None)

@@ -73,6 +73,18 @@ def extreme(
     return torch.from_numpy(out).to(a.dtype), torch.from_numpy(chosen)
 
 
+def route(
+    relation: Relation, chosen: Tensor, grad: Tensor, shape: Shape, end: str,
+    factor: Tensor | None, factor_end: str,
+) -> Tensor:  # fmt: skip
+    """The gradient of an extreme for one operand, on a CPU."""
+    scale = None if factor is None else _numpy(_widened(factor))
+    made = cpu.route(
+        relation, chosen.numpy(), _numpy(_widened(grad)), shape, end, scale, factor_end
+    )
+    return torch.from_numpy(made).to(grad.dtype)
+
+
 def _elsewhere(a: Tensor) -> Any:
     """The kernels of a device that is not a CPU."""
     if a.device.type == "cuda" and a.is_floating_point() and find_spec("triton") is not None:

@@ -124,6 +124,8 @@ class _Extreme(torch.autograd.Function):
         chosen, a, b = ctx.saved_tensors
         a_end, b_end = ctx.ends
         a_shape, b_shape = ctx.shapes
+        if grad.device.type == "cpu" and not torch.is_grad_enabled():
+            return None, None, None, None, None, *_routed(ctx, grad)
         space = a_shape if b_shape is None else tuple(torch.broadcast_shapes(a_shape, b_shape))
         route = _Route(ctx.relation, chosen, space)
         grad = route.spread(grad)
@@ -150,6 +152,26 @@ class _Extreme(torch.autograd.Function):
                     flow = grad
             to_b = route.scatter(flow, b_end, b_shape)
         return None, None, None, None, None, to_a, to_b
+
+
+def _routed(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of an extreme by a compiled loop, where nobody asks for their gradients."""
+    chosen, a, b = ctx.saved_tensors
+    (a_end, b_end), (a_shape, b_shape) = ctx.ends, ctx.shapes
+    call = lambda shape, end, factor, other: choice.route(
+        ctx.relation, chosen, grad, shape, end, factor, other
+    )
+    to_a = to_b = None
+    if ctx.needs_input_grad[5]:
+        factor = b.reciprocal() if ctx.op == "div" else b
+        to_a = call(a_shape, a_end, factor, b_end)
+    if ctx.needs_input_grad[6]:
+        to_b = call(b_shape, b_end, a, a_end)
+        if ctx.op == "div":
+            to_b = -to_b / (b * b)
+        elif ctx.op == "sub":
+            to_b = -to_b
+    return to_a, to_b
 
 
 class _Route:

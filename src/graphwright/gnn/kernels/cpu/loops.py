@@ -102,6 +102,46 @@ def _dot(a: Any, i: Any, b: Any, j: Any, run: Any) -> Any:
 
 
 @reassociated_inline
+def _fill(op: Any, into: Any, a: Any, i: Any, b: Any, j: Any, b_step: Any, run: Any) -> None:
+    """The messages of one run; operators are told apart outside of the loops."""
+    if op == 0:
+        for k in range(run):
+            into[k] = a[i + k]
+    elif b_step == 0:
+        y = b[j]
+        if op == 1:
+            for k in range(run):
+                into[k] = a[i + k] + y
+        elif op == 2:
+            for k in range(run):
+                into[k] = a[i + k] - y
+        elif op == 3:
+            for k in range(run):
+                into[k] = a[i + k] * y
+        elif op == 4:
+            for k in range(run):
+                into[k] = a[i + k] / y
+        elif op == 5:
+            for k in range(run):
+                into[k] = y - a[i + k]
+        else:
+            for k in range(run):
+                into[k] = y / a[i + k]
+    elif op == 1:
+        for k in range(run):
+            into[k] = a[i + k] + b[j + k]
+    elif op == 2:
+        for k in range(run):
+            into[k] = a[i + k] - b[j + k]
+    elif op == 3:
+        for k in range(run):
+            into[k] = a[i + k] * b[j + k]
+    else:
+        for k in range(run):
+            into[k] = _value(op, a[i + k], b[j + k])
+
+
+@reassociated_inline
 def _reduced(op: Any, a: Any, i: Any, b: Any, j: Any, b_step: Any, run: Any) -> Any:
     """The sum of one run."""
     if op == 3 and b_step == 1:
@@ -127,6 +167,7 @@ def sum_rows(
     a, b, out = unowned(a), unowned(b), unowned(out)
     a_at, b_at, o_at = unowned(a_at), unowned(b_at), unowned(o_at)
     numbered, groups, num_entries = len(edges) > 0, U(len(o_at)), U(len(indices))
+    buffer = np.empty(run, out.dtype)
     for row in range(start, stop):
         for p in range(U(indptr[row]), U(indptr[row + U(1)])):
             edge = U(edges[p]) if numbered else p
@@ -159,8 +200,8 @@ def sum_rows(
             else:
                 for g in range(groups):
                     o, i, j = ro + o_at[g], ra + a_at[g], rb + b_at[g]
-                    for k in range(run):
-                        out[o + k] += _value(op, a[i + k], b[j + k * b_step])
+                    _fill(op, buffer, a, i, b, j, b_step, run)
+                    _copy(out, o, buffer, U(0), run)
 
 
 @reassociated
@@ -178,6 +219,7 @@ def extreme_rows(
     a, b, out, chosen = unowned(a), unowned(b), unowned(out), unowned(chosen)
     a_at, b_at, o_at = unowned(a_at), unowned(b_at), unowned(o_at)
     numbered, groups, num_entries = len(edges) > 0, U(len(o_at)), U(len(indices))
+    buffer = np.empty(run, out.dtype)
     for row in range(start, stop):
         first = U(indptr[row])
         for p in range(first, U(indptr[row + U(1)])):
@@ -200,19 +242,46 @@ def extreme_rows(
                     old = out[o]
                     if p == first or x != x or (x < old if least else x > old):
                         out[o], chosen[o] = x, number
-                elif p == first:
+                    continue
+                _fill(op, buffer, a, i, b, j, b_step, run)
+                if p == first:
                     for k in range(run):
-                        out[o + k] = _value(op, a[i + k], b[j + k * b_step])
+                        out[o + k] = buffer[k]
                         chosen[o + k] = number
-                elif op == 0 and not least:
+                elif least:
                     for k in range(run):
-                        x, old = a[i + k], out[o + k]
-                        better = (x > old) | (x != x)
+                        x, old = buffer[k], out[o + k]
+                        better = (x < old) | (x != x)
                         out[o + k] = x if better else old
                         chosen[o + k] = number if better else chosen[o + k]
                 else:
                     for k in range(run):
-                        x, old = _value(op, a[i + k], b[j + k * b_step]), out[o + k]
-                        better = (x < old if least else x > old) | (x != x)
+                        x, old = buffer[k], out[o + k]
+                        better = (x > old) | (x != x)
                         out[o + k] = x if better else old
                         chosen[o + k] = number if better else chosen[o + k]
+
+
+@reassociated
+def route_rows(
+    start: Any, stop: Any, src: Any, chosen: Any, grad: Any, o_wide: Any, o_at: Any, o_step: Any,
+    run: Any, to: Any, to_wide: Any, to_end: Any, to_at: Any, to_step: Any, scaled: Any,
+    factor: Any, f_wide: Any, f_end: Any, f_at: Any, f_step: Any,
+) -> None:  # fmt: skip
+    """Add the gradient of each element to the element that was chosen, times a factor if scaled."""
+    src, chosen, grad = unowned(src), unowned(chosen), unowned(grad)
+    to, factor = unowned(to), unowned(factor)
+    o_at, to_at, f_at = unowned(o_at), unowned(to_at), unowned(f_at)
+    for row in range(start, stop):
+        for g in range(U(len(o_at))):
+            for k in range(run):
+                o = row * o_wide + o_at[g] + k * o_step
+                if chosen[o] < 0:
+                    continue
+                edge = U(chosen[o])
+                other = U(src[edge])
+                value = grad[o]
+                if scaled:
+                    place = _pick(f_end, other, row, edge) * f_wide
+                    value *= factor[place + f_at[g] + k * f_step]
+                to[_pick(to_end, other, row, edge) * to_wide + to_at[g] + k * to_step] += value

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.gnn.kernels.broadcast import Layout, Shape, layout
-from graphwright.gnn.kernels.cpu.loops import EDGE, OTHER, ROW, extreme_rows, sum_rows
+from graphwright.gnn.kernels.cpu.loops import EDGE, OTHER, ROW, extreme_rows, route_rows, sum_rows
 from graphwright.gnn.kernels.cpu.threads import over_rows
 from graphwright.gnn.storage import Compressed, Relation
 
@@ -59,6 +59,33 @@ def extreme(
             np.uint64(work.steps[2]), chosen.reshape(-1),
         )  # fmt: skip
     return out, chosen
+
+
+def route(
+    relation: Relation, chosen: Array, grad: Array, shape: Shape, end: str,
+    factor: Array | None, factor_end: str,
+) -> Array:  # fmt: skip
+    """The gradient of an extreme for the operand of `shape` at `end`, times a factor of the edge.
+
+    Elements of several rows may have come from one source, so one thread does it all.
+    """
+    rows = {"u": relation.num_src, "v": relation.num_dst, "e": relation.num_edges}[end]
+    out = np.zeros((rows, *shape), grad.dtype)
+    if not relation.num_edges or not grad.size:
+        return out
+    scale = grad if factor is None else np.ascontiguousarray(factor)
+    scale_shape = grad.shape[1:] if factor is None else scale.shape[1:]
+    made = layout(shape, scale_shape, grad.shape[1:])
+    at, steps = made.at, [np.uint64(step) for step in made.steps]
+    places = {"u": OTHER, "v": ROW, "e": EDGE}
+    route_rows(
+        np.uint64(0), np.uint64(len(grad)), relation.coo[0].numpy(), chosen.reshape(-1),
+        np.ascontiguousarray(grad).reshape(-1), np.uint64(prod(grad.shape[1:])), at[2], steps[2],
+        np.uint64(made.run), out.reshape(-1), np.uint64(prod(shape)), places[end], at[0], steps[0],
+        factor is not None, scale.reshape(-1), np.uint64(prod(scale_shape)), places[factor_end],
+        at[1], steps[1],
+    )  # fmt: skip
+    return out
 
 
 class _Work:
