@@ -17,6 +17,8 @@ How it is built, from the bottom:
   class is a chain of bases with a subject each: `base` (storage), `queries`, `mutation`.
   Functions that make a graph of another one use `g.relation(etype)`, `g.node_frame(ntype, side)`,
   `g.edge_frame(etype)`, `frame.select(ids)` and `g.with_parts(relations=, node_frames=, ...)`.
+- `transforms`, `sampling`, `dataloading`, `data` and `distributed` are functions over graphs:
+  others of one, random parts, mini-batches, files, and parts for several machines.
 - Ids are tensors of `g.idtype` on `g.device`; `g.node_ids(x)` and `g.edge_id_tensor(x)` make them
   of whatever a user gave, and check them.
 """

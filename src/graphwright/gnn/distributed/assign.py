@@ -73,7 +73,7 @@ def _multilevel(matrix: Any, sizes: Any, k: int, rng: np.random.Generator) -> An
         order = rng.permutation(fine.shape[0])
         limit = 1.5 * sizes.sum() / max(20 * k, 64)
         count = _match(fine.indptr, fine.indices, fine.data, weights, order, limit, name)
-        if count > 0.95 * fine.shape[0]:
+        if count > 0.9 * fine.shape[0]:
             break
         places = (np.ones(len(name)), (name, np.arange(len(name))))
         merge = csr_matrix(places, shape=(count, len(name)))
@@ -101,14 +101,15 @@ def _grown(matrix: Any, sizes: Any, k: int, rng: np.random.Generator) -> Any:
     """Parts cut from a breadth-first order that begins anywhere."""
     from scipy.sparse.csgraph import breadth_first_order
 
-    left, order = np.ones(len(sizes), bool), []
+    left = np.diff(matrix.indptr) > 0
+    order = [rng.permutation(np.nonzero(~left)[0])]
     for start in rng.permutation(len(sizes)):
         if left[start]:
             found = breadth_first_order(matrix, start, directed=False, return_predecessors=False)
             found = found[left[found]]
             left[found] = False
             order.append(found)
-    sequence = np.concatenate(order) if order else np.empty(0, np.int64)
+    sequence = np.concatenate(order[::-1])
     reached = np.cumsum(sizes[sequence]) - sizes[sequence] / 2
     parts = np.empty(len(sizes), np.int64)
     parts[sequence] = np.minimum(reached * k / max(sizes.sum(), 1), k - 1).astype(np.int64)
@@ -130,17 +131,30 @@ def _improve(matrix: Any, sizes: Any, k: int, parts: Any, rng: np.random.Generat
 def _match(
     indptr: Any, indices: Any, weights: Any, sizes: Any, order: Any, limit: Any, name: Any
 ) -> Any:
-    """Give each node and the neighbour it is merged with one name; how many names there are."""
+    """Give each node and the one it is merged with one name; how many names there are.
+
+    A node whose neighbours are all taken is merged with another such node of the same neighbour:
+    leaves of a hub, or nodes without edges, would otherwise remain.
+    """
     count = 0
+    waiting = np.full(len(name) + 1, -1, np.int64)
     for node in order:
         if name[node] >= 0:
             continue
-        best, heaviest = node, 0.0
+        best, heaviest, hub, most = node, 0.0, len(name), 0.0
         for entry in range(indptr[node], indptr[node + 1]):
             other = indices[entry]
+            if weights[entry] > most:
+                hub, most = other, weights[entry]
             fits = name[other] < 0 and other != node and sizes[node] + sizes[other] <= limit
             if fits and weights[entry] > heaviest:
                 best, heaviest = other, weights[entry]
+        if best == node:
+            partner = waiting[hub]
+            if partner >= 0 and sizes[node] + sizes[partner] <= limit:
+                name[node], waiting[hub] = name[partner], -1
+                continue
+            waiting[hub] = node
         name[node] = name[best] = count
         count += 1
     return count

@@ -161,3 +161,9 @@ def test_what_is_refused(tmp_path):
     config.write_text("[]")
     with pytest.raises(InvalidDataFile, match="does not describe parts"):
         load_partition(str(config), 0)
+
+
+def test_hubs_and_lonely_nodes_are_merged_too():
+    g = data.rmat(12, 20000, seed=0)
+    counts = torch.bincount(dgl.metis_partition_assignment(g, 8), minlength=8)
+    assert counts.max() <= 1.1 * 4096 / 8
