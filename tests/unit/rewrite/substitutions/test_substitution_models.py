@@ -1,66 +1,15 @@
 """Substitutions in captured models: what is recognised, where rules apply, and that values stay."""
 
+import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
-import graphwright as gw
-from graphwright.aten import replay
+from graphwright.aten import call_kernel, replay
 from graphwright.ir import verify
-from graphwright.rewrite.substitutions import shipped
-from graphwright.rewrite.substitutions.models import find, recognise, replace_match
-
-
-class Branches(nn.Module):
-    """Two convolutions of one tensor side by side, as in Inception; and a product with its weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = nn.Conv2d(4, 8, 3, padding=1, bias=False)
-        self.right = nn.Conv2d(4, 4, 3, padding=1, bias=False)
-        self.grouped = nn.Conv2d(4, 4, 3, padding=1, bias=False, groups=2)
-        self.again = nn.Conv2d(4, 4, 3, padding=1, bias=False, groups=2)
-        self.with_bias = nn.Conv2d(12, 6, 1)
-        self.linear = nn.Linear(6, 5, bias=False)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        y = torch.cat([self.left(x).relu(), self.right(x).relu()], 1)
-        z = F.avg_pool2d(self.with_bias(y), 3, 1, 1)
-        groups = torch.cat([self.grouped(x), self.again(x)], 1)
-        return self.linear(z.mean((2, 3)).sigmoid()), groups, F.max_pool2d(z, 3, 2, 1)
-
-
-class Products(nn.Module):
-    """Three products with one matrix, the third of what the first made: TASO's figure 2.6."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(5, 5))
-
-    def forward(self, x: Tensor) -> Tensor:
-        first = self.weight @ x
-        late = x * x
-        return self.weight @ first.relu() + first.tanh() + (self.weight @ late).tanh()
-
-
-def captured(model: nn.Module, *shape: int):
-    torch.manual_seed(0)
-    model = model.double()
-    for parameter in model.parameters():
-        nn.init.uniform_(parameter, -1, 1)
-    x = torch.rand(*shape, dtype=torch.float64) - 0.5
-    graph = gw.capture(model, inputs=x)
-    values = {name: p.detach() for name, p in model.named_parameters()}
-    values |= {name: x for name in graph.inputs if name not in values}
-    return graph, values
-
-
-def rules():
-    for rule in shipped().rules:
-        yield rule.substitution
-        if rule.substitution.is_reversible:
-            yield rule.substitution.reversed()
+from graphwright.rewrite.substitutions import parse
+from graphwright.rewrite.substitutions.models import constant_calls, find, recognise, replace_match
+from graphwright.rewrite.substitutions.values import constant_value
+from substitution_models import Branches, Pools, Products, captured, count, rules
 
 
 def test_a_node_is_an_operator_where_it_is_the_operators_call():
@@ -105,10 +54,6 @@ def test_branches_become_one_convolution():
     assert fused and all(count(g, "aten.convolution") == 4 for g in fused)
 
 
-def count(graph, op):
-    return sum(node.op == op for node in graph.nodes)
-
-
 def test_grouped_branches_stay_apart():
     """The guard: one convolution by both weights would pair other channels."""
     graph, _ = captured(Branches(), 2, 4, 6, 6)
@@ -130,3 +75,38 @@ def test_a_product_with_what_the_other_made_is_not_fused_with_it():
     first, second, third = products
     assert frozenset((first, third)) in pairs  # though `late` is made after the first product
     assert frozenset((first, second)) not in pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("C_pool(3)", (4, 1, 3, 3)),
+        ("I_conv(3)", (4, 4, 3, 3)),
+        ("I_conv(1)", (2, 2, 1, 1)),
+        ("I_matmul()", (3, 3)),
+        ("I_matmul()", (2, 3, 3)),
+        ("I_ewmul()", (2, 5)),
+    ],
+)
+def test_a_constant_is_made_by_aten_calls(text, shape):
+    made = []
+    for call in constant_calls(parse(text), shape, "float64"):
+        made.append(call_kernel(call.op, [made[i] for i in call.inputs], call.attrs)[0])
+        assert tuple(made[-1].shape) == call.shapes[0]
+    wanted = torch.tensor(np.asarray(constant_value(parse(text), shape), np.float64))
+    torch.testing.assert_close(made[-1], wanted, rtol=1e-15, atol=0)
+
+
+def test_a_pooling_and_a_convolution_become_one_convolution():
+    """In two steps: the pooling becomes a convolution by C_pool, then both are added up."""
+    graph, values = captured(Pools(), 2, 4, 6, 6)
+    graphs = [graph]
+    for _ in range(2):
+        graphs = [replace_match(g, m) for g in graphs for m in find(recognise(g), rules())]
+    fused = [
+        g for g in graphs if count(g, "aten.convolution") == 1 and not count(g, "aten.avg_pool2d")
+    ]
+    assert fused
+    (before,) = replay(graph, values).values()
+    (after,) = replay(fused[0], values).values()
+    torch.testing.assert_close(after, before, rtol=1e-9, atol=1e-9)
