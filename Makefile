@@ -56,7 +56,7 @@ examples: $(STAMP) ## Draw example calls for `graphwright describe`, of operator
 zoo-counts: $(STAMP) ## Count the operators of every zoo model anew (minutes)
 	$(BIN)/python -c 'from graphwright.zoo.listing import write_counts; write_counts()'
 
-validate-axioms: $(STAMP) ## Check the properties behind rewriting on all small shapes by Z3 (an hour; goes on where it was)
+validate-axioms: $(STAMP) ## Check the properties behind rewriting on all small shapes by Z3 (hours; goes on where it was)
 	$(BIN)/python -m graphwright.rewrite.substitutions.validate
 
 rules: $(STAMP) ## Generate, prove and prune the library of substitutions anew (minutes)

@@ -137,3 +137,15 @@ class Prover:
             self.known[key] = proof
             self.record(key, proof)
         return self.known[key]
+
+
+def redundant(properties: Sequence[Property]) -> list[Property]:
+    """Those properties that follow from the others, as far as Z3 finds out (TASO section 2.4)."""
+    found = []
+    for item in properties:
+        prover = Prover(properties=[other for other in properties if other is not item])
+        left, right = item.sides
+        proof, guards = prover.prove([left], [right])
+        if proof.verdict is logic.Verdict.PROVED and {*guards} <= {*item.guards}:
+            found.append(item)
+    return found

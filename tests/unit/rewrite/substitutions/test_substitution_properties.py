@@ -4,7 +4,7 @@ import pytest
 
 from graphwright.rewrite.substitutions.errors import InvalidRule, WrongProperty
 from graphwright.rewrite.substitutions.properties import OWN_PROPERTIES, PROPERTIES, Property
-from graphwright.rewrite.substitutions.prove import Prover
+from graphwright.rewrite.substitutions.prove import Prover, redundant
 from graphwright.rewrite.substitutions.validate import instances, require_valid
 from graphwright.symbolic.prove import Verdict
 
@@ -103,3 +103,8 @@ def test_the_properties_are_consistent():
 
     proof, _ = Prover().prove([parse("x")], [parse("y")])
     assert proof.verdict is Verdict.UNKNOWN
+
+
+def test_no_property_follows_from_the_others():
+    implied = Property("ewadd(ewadd(x, y), z) = ewadd(z, ewadd(y, x))", "implied")
+    assert redundant((*PROPERTIES, implied)) == [implied]
