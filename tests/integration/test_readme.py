@@ -44,13 +44,17 @@ def test_the_readme_trains_on_four_processes(tmp_path):
 
 
 def test_the_readme_plans_simulates_and_describes(tmp_path):
-    _, program = programs("README.md")
+    program = programs("README.md")[1]
     output = run(program, tmp_path)
     assert "aten.mm" in output
     assert "Timeline(" in output
     assert "row: concatenate dim 0" in output
     assert (tmp_path / "step.json").exists()
     assert (tmp_path / "step.trace.json").exists()
+
+
+def test_the_readme_passes_messages(tmp_path):
+    assert "tensor([[" in run(programs("README.md")[2], tmp_path)
 
 
 def test_the_page_on_running_runs(tmp_path):
