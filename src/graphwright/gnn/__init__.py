@@ -12,13 +12,17 @@ How it is built, from the bottom:
 - `storage`: a `Relation` is the edges of one type, immutable, in COO, CSR or CSC, whichever is
   asked for; a `Frame` is the features of one type, columns with one row per node or edge, whose
   selections are made when they are read; a `Metagraph` is the types. Errors are here as well.
+- `kernels`: sums and extremes of messages over one relation, fused, with gradients: on a CPU, on a
+  GPU, and for features of each framework (`kernels.backend`).
+- `function`: the built-ins, as values. `ops`: the kernels by DGL's names.
 - `graph`: a `DGLGraph` is a metagraph, a relation per edge type and a frame per node and edge type.
   One with one type of each is a homogeneous graph, one whose node types have sides is a block. Its
-  class is a chain of bases with a subject each: `base` (storage), `queries`, `mutation`.
+  class is a chain of bases with a subject each: `base` (storage), `queries`, `mutation`, `message`.
   Functions that make a graph of another one use `g.relation(etype)`, `g.node_frame(ntype, side)`,
   `g.edge_frame(etype)`, `frame.select(ids)` and `g.with_parts(relations=, node_frames=, ...)`.
 - `transforms`, `sampling`, `dataloading`, `data` and `distributed` are functions over graphs:
   others of one, random parts, mini-batches, files, and parts for several machines.
+- `nn`: layers. `alias`: how `sys.modules["dgl"] = graphwright.gnn` works.
 - Ids are tensors of `g.idtype` on `g.device`; `g.node_ids(x)` and `g.edge_id_tensor(x)` make them
   of whatever a user gave, and check them.
 """
