@@ -4,8 +4,8 @@
                a call that was not measured may take half as much again, or half
     machine    how far rounds of computing and transfers are from one another (`strain`)
 
-The sum of both is a rule of thumb and no bound: how often steps lie within it has not been measured,
-and what the simulation does not know (docs/simulation.md) is not in it.
+The sum of both is a rule of thumb and no bound: how often steps lie within it has not been
+measured, and what the simulation does not know (docs/simulation.md) is not in it.
 """
 
 from __future__ import annotations
