@@ -17,7 +17,7 @@ from graphwright.partition import (
     Annealing,
     FrontierTracking,
     Search,
-    Zero,
+    Zero2,
     explain,
     sizes_of,
 )
@@ -42,7 +42,7 @@ from random_plans import zoo_graph
             "no algorithm 'data'; frontier.others.* needs no search; or one of",
         ),
         (
-            {"algorithm": Zero()},
+            {"algorithm": Zero2()},
             InvalidOption,
             "no algorithm 'zero'; frontier.others.*needs no search",
         ),
