@@ -1,8 +1,8 @@
 """Find where substitutions apply to a model: matches of their sources that fit and make no cycle.
 
 Tensors have names here, and a pattern is followed from a tensor to what makes it. A model has none
-of the constants, so a source with one never matches. A target with one, or with a maximum over
-windows, which has a second output, is not written yet.
+of the constants, so a source with one never matches. A target with a maximum over windows, which
+has a second output, is not written yet.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from graphwright.rewrite.substitutions.graphs import (
-    CONSTANTS,
     Expression,
     Input,
     Match,
@@ -24,7 +23,7 @@ from graphwright.rewrite.substitutions.values import place
 
 Binding = dict[str, Expression]
 
-_NOT_WRITTEN = {*CONSTANTS, "pool_max"}
+_NOT_WRITTEN = {"pool_max"}
 
 
 def find(model: Recognised, substitutions: Iterable[Substitution]) -> Iterator[Match]:

@@ -34,7 +34,12 @@ class Recognised:
     @property
     def shapes(self) -> dict[Expression, Shape]:
         """The shapes of all tensors."""
-        return {Input(name): t.type.shape for name, t in self.graph.tensors.items()}
+        return shapes_of_tensors(self.graph)
+
+
+def shapes_of_tensors(graph: Graph) -> dict[Expression, Shape]:
+    """The shapes of all tensors of a graph."""
+    return {Input(name): t.type.shape for name, t in graph.tensors.items()}
 
 
 def recognise(graph: Graph) -> Recognised:

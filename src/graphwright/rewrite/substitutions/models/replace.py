@@ -6,15 +6,23 @@ nodes are written when they are needed: each after all that it reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from graphwright.ir import Edit, Graph, Node, TensorType
 from graphwright.rewrite.substitutions.graphs import (
+    CONSTANTS,
+    Call,
     Expression,
     Input,
     Match,
     Shape,
     program_of,
+    sizes_of,
     subterms,
 )
+from graphwright.rewrite.substitutions.models.constants import constant_calls
+from graphwright.rewrite.substitutions.models.recognise import shapes_of_tensors
+from graphwright.rewrite.substitutions.values import place
 
 
 def replace_match(graph: Graph, match: Match) -> Graph:
@@ -54,29 +62,36 @@ class _Writer:
             self.done.add(node.name)
             self.edit.keep(node)
             return
-        for place, made in zip(self.places, self._targets(node), strict=True):
-            self.edit.replace(place, made)
-            maker = self.graph.producer(place)
+        for old, made in zip(self.places, self._targets(node), strict=True):
+            self.edit.replace(old, made)
+            maker = self.graph.producer(old)
             assert maker is not None
             self.done.add(maker.name)
 
     def _targets(self, beside: Node) -> list[str]:
         """Write the target's calls; returns the names of its outputs."""
         targets = self.match.targets()
+        given = place(self.match, shapes_of_tensors(self.graph))
+        assert given is not None
+        dtype = self.graph.tensors[self.places[0]].type.dtype
         names: dict[Expression, str] = {}
         shapes: dict[Expression, Shape] = {}
         for e in subterms(*targets):
+            made: list[str] = []
             if isinstance(e, Input):
-                names[e] = self.edit.current(e.name)
-                shapes[e] = self.graph.tensors[e.name].type.shape
+                names[e], shapes[e] = self.edit.current(e.name), given[e]
                 continue
-            program = program_of(e.op, e.params, [shapes[arg] for arg in e.args])
-            assert program is not None
-            dtype = self.edit.type(names[e.args[0]]).dtype
-            made = [names[arg] for arg in e.args]
-            for call in program.calls:
+            if e.op in CONSTANTS:
+                calls: Iterable[Call] = constant_calls(e, sizes_of(given[e]), dtype)
+                shapes[e] = given[e]
+            else:
+                program = program_of(e.op, e.params, [shapes[arg] for arg in e.args])
+                assert program is not None
+                made += [names[arg] for arg in e.args]
+                calls, shapes[e] = program.calls, program.shape
+            for call in calls:
                 inputs = [None if i is None else made[i] for i in call.inputs]
                 kind = TensorType(call.shapes[0], dtype)
                 made.append(self.edit.add(call.op, inputs, call.attrs, kind, beside=beside))
-            names[e], shapes[e] = made[-1], program.shape
+            names[e] = made[-1]
         return [names[target] for target in targets]
