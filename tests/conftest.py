@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "property"), str(HERE.parent / "benchmarks")]
 
+# local:N goes by estimates, the same everywhere, in modules of tests as well.
+os.environ["GRAPHWRIGHT_MEASURE"] = "0"
+os.environ["GRAPHWRIGHT_COSTS"] = str(HERE / "no-costs-while-importing.sqlite")
 torch.set_num_threads(1)  # tensors are tiny here: threads would only wait for each other
 
 # A test run is the same every time; `make test-all` hunts for what it has missed.
@@ -29,7 +32,6 @@ def costs_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     """No test reads or writes the user's measured costs."""
     path = tmp_path_factory.getbasetemp() / "costs" / f"{os.urandom(8).hex()}.sqlite"
     monkeypatch.setenv("GRAPHWRIGHT_COSTS", str(path))
-    monkeypatch.setenv("GRAPHWRIGHT_MEASURE", "0")  # local:N goes by estimates, the same everywhere
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ from random_plans import zoo_graph
         (
             {"algorithm": Zero2()},
             InvalidOption,
-            "no algorithm 'zero'; frontier.others.*needs no search",
+            "no algorithm 'zero2'; frontier.others.*needs no search",
         ),
         ({"algorithm": 3}, InvalidOption, "no algorithm 3; one of frontier, mcmc"),
         (

@@ -62,7 +62,9 @@ def test_never_worse_than_any_baseline(name, on):
 )
 def test_never_worse_than_what_people_do(name, on):
     found = gw.plan(zoo_graph(name), on, points=2, costs=COSTS)
-    assert set(found.others) == {*RECIPES, "tofu", "optcnn"}
+    one_machine = len({axis.level for axis in cluster(on).axes}) == 1
+    between_nodes = {"hsdp", "fsdp-tp"} if one_machine else set()
+    assert set(found.others) == {*RECIPES, "tofu", "optcnn"} - between_nodes
     assert no_worse(found) == []
 
 

@@ -15,6 +15,7 @@ from graphwright.partition.algorithms import (
     ALGORITHMS,
     BASELINES,
     RECIPES,
+    RENAMED,
     SEARCHES,
     SYSTEMS,
     AllRow,

@@ -11,6 +11,7 @@ from graphwright.ir import Graph
 from graphwright.machine import cluster as find_cluster
 from graphwright.partition import (
     RECIPES,
+    RENAMED,
     SEARCHES,
     SYSTEMS,
     Progress,
@@ -55,6 +56,8 @@ class RunOptions:
     quiet: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.plan, str):
+            object.__setattr__(self, "plan", RENAMED.get(self.plan, self.plan))
         if isinstance(self.plan, str) and self.plan not in PLAN_NAMES:
             raise InvalidOption(
                 f"no plan {self.plan!r}: no such file, nor one of {', '.join(PLAN_NAMES)}"
