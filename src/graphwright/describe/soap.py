@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
 
 from graphwright.describe.facts import node_splits
 from graphwright.describe.splitting import Concat, Split
@@ -30,11 +32,22 @@ class Soap(StrEnum):
     PARAMETER = "parameter"
 
 
-def sample_dims(graph: Graph, batch_dim: int | Mapping[str, int] = 0) -> dict[str, Dims]:
+def sample_dims(graph: Graph, batch_dim: int | Mapping[str, int] = 0) -> Mapping[str, Dims]:
     """For every tensor, the dims that run over samples.
 
     `batch_dim` is that dim of the step's inputs, for all or by name: 1 for time-major sequences.
     """
+    if isinstance(batch_dim, int):
+        return _sample_dims_known(graph, batch_dim)
+    return _sample_dims(graph, batch_dim)
+
+
+@lru_cache(maxsize=8)
+def _sample_dims_known(graph: Graph, batch_dim: int) -> Mapping[str, Dims]:
+    return _sample_dims(graph, batch_dim)
+
+
+def _sample_dims(graph: Graph, batch_dim: int | Mapping[str, int]) -> Mapping[str, Dims]:
     samples: dict[str, Dims] = {name: frozenset() for name in graph.tensors}
     for name in graph.inputs:
         tensor = graph.tensors[name]
@@ -47,7 +60,7 @@ def sample_dims(graph: Graph, batch_dim: int | Mapping[str, int] = 0) -> dict[st
                 for name, join in zip(node.outputs, split.joins, strict=True):
                     if isinstance(join, Concat):
                         samples[name] |= {join.dim}
-    return samples
+    return MappingProxyType(samples)
 
 
 def soap(split: Split, node: Node, graph: Graph, samples: Mapping[str, Dims]) -> Soap:

@@ -236,7 +236,7 @@ class FullySharded(OnePlan):
     """The same, but parameters are gathered again for the backward pass."""
 
     def plan(self, context: Context) -> Plan:
-        return recipes.fsdp(context.estimate(context.plain))
+        return recipes.fsdp(context.plan(Zero2()), context.coarse.facts.graph)
 
 
 @algorithm("hsdp", "recipe", whose="FSDP, hybrid")
@@ -300,7 +300,7 @@ def make_other(name: str, context: Context) -> Plan:
     known = REGISTRY[name]() if name in COMPARABLE else None
     if not isinstance(known, OnePlan):
         raise InvalidOption(f"no recipe or system {name!r}; one of {', '.join(COMPARABLE)}")
-    return known.plan(context)
+    return context.plan(known)
 
 
 def other_plan(

@@ -50,6 +50,7 @@ class Context:
     deadline: float | None = None
     progress: Progress = silent
     _estimates: dict[Space, Estimate] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[OnePlan, Plan] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def plain(self) -> Space:
@@ -65,6 +66,12 @@ class Context:
         if space not in self._estimates:
             self._estimates[space] = make_estimate(self.coarse, self.cluster, self.costs, space)
         return self._estimates[space]
+
+    def plan(self, algorithm: OnePlan) -> Plan:
+        """The plan of an algorithm, made once for all that are given this."""
+        if algorithm not in self._plans:
+            self._plans[algorithm] = algorithm.plan(self)
+        return self._plans[algorithm]
 
     def has_estimate(self, space: Space) -> bool:
         return space in self._estimates

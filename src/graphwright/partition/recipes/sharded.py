@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.describe import sample_dims
-from graphwright.ir import Phase, Role
+from graphwright.ir import Graph, Phase, Role
 from graphwright.machine import Cluster
 from graphwright.partition.estimate import Estimate
 from graphwright.partition.search import least
@@ -40,16 +40,16 @@ def zero2(estimate: Estimate) -> Plan:
     return _plan(estimate, "zero2", tensor_parallel=False, stored=_all_levels(estimate.cluster))
 
 
-def fsdp(estimate: Estimate) -> Plan:
+def fsdp(zero2: Plan, graph: Graph) -> Plan:
     """The same, and weights are gathered once more for the backward pass."""
-    return _gathering_again(replace(zero2(estimate), algorithm="fsdp"), estimate)
+    return _gathering_again(replace(zero2, algorithm="fsdp"), graph)
 
 
 def hsdp(estimate: Estimate) -> Plan:
     """FSDP within a node, copies between nodes."""
     inner = _innermost(estimate.cluster)
     plan = _plan(estimate, "hsdp", tensor_parallel=False, stored=inner)
-    return _gathering_again(plan, estimate)
+    return _gathering_again(plan, estimate.coarse.facts.graph)
 
 
 def megatron(estimate: Estimate) -> Plan:
@@ -62,7 +62,7 @@ def fsdp_tp(estimate: Estimate) -> Plan:
     """Megatron's splits within a node, FSDP between nodes."""
     levels = _all_levels(estimate.cluster)
     plan = _plan(estimate, "fsdp-tp", tensor_parallel=True, stored=levels)
-    return _gathering_again(_keeping_parts(plan, estimate), estimate)
+    return _gathering_again(_keeping_parts(plan, estimate), estimate.coarse.facts.graph)
 
 
 def _all_levels(cluster: Cluster) -> Bools:
@@ -187,9 +187,8 @@ def _keeping_parts(plan: Plan, estimate: Estimate) -> Plan:
     return replace(plan, keep=keep)
 
 
-def _gathering_again(plan: Plan, estimate: Estimate) -> Plan:
+def _gathering_again(plan: Plan, graph: Graph) -> Plan:
     """The plan that keeps of parameters, and of what is made of them alone, no moved copy."""
-    graph = estimate.coarse.facts.graph
     stored = {n for n in graph.inputs if graph.tensors[n].role is Role.PARAMETER}
     for node in graph.nodes:
         given = [name for name in node.inputs if name is not None]

@@ -12,7 +12,7 @@ parts to give than its lead, it is replicated along the axes that are left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -121,7 +121,7 @@ def configure(
     joint: GroupChoices,
     cluster: Cluster,
     space: Space,
-    samples: dict[str, frozenset[int]],
+    samples: Mapping[str, frozenset[int]],
 ) -> Configurations:
     """All configurations of a group in a space; where nothing is possible without replication,
     those with the most parts that are."""
@@ -205,7 +205,7 @@ def _row(choice: NDArray[np.int16], rest: Codes) -> bytes:
 
 
 def _kinds(
-    coarse: Coarse, group: Group, joint: GroupChoices, samples: dict[str, frozenset[int]]
+    coarse: Coarse, group: Group, joint: GroupChoices, samples: Mapping[str, frozenset[int]]
 ) -> list[Soap | None]:
     """The class of each joint choice's split of the lead; None for replication."""
     facts = coarse.facts

@@ -11,7 +11,7 @@ another; more are one transfer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -101,6 +101,11 @@ class Pricer:
     costs: Costs
     type: TensorType
     order: Order = None
+    _known: dict[tuple[Sharding, Sharding], _Messages] = field(default_factory=dict, repr=False)
+
+    def at(self, costs: Costs) -> Pricer:
+        """The same at other costs: who sends what to whom is worked out once for both."""
+        return replace(self, costs=costs)
 
     def price(self, hop: Hop) -> PricedHop:
         """What a hop takes."""
@@ -246,6 +251,12 @@ class Pricer:
 
     def _messages(self, source: Sharding, target: Sharding) -> _Messages:
         """For each tile that a device lacks a message from the nearest device that has it."""
+        messages = self._known.get((source, target))
+        if messages is None:
+            messages = self._known[source, target] = self._find_messages(source, target)
+        return messages
+
+    def _find_messages(self, source: Sharding, target: Sharding) -> _Messages:
         fetches = fetch(self.cluster, self.type.shape, source, target)
         away = fetches.senders != fetches.receivers
         senders, receivers = fetches.senders[away], fetches.receivers[away]

@@ -103,7 +103,7 @@ def reshard(
     formulas = formulas_of(costs)
     prices = _Prices(Pricer(cluster, formulas, type, order))
     path = _find_path(prices, source, target)
-    pricer = prices if costs is formulas else Pricer(cluster, costs, type, order)
+    pricer = prices if costs is formulas else prices.pricer.at(costs)
     return Resharding(tuple(pricer.price(hop) for hop in path))
 
 
