@@ -131,10 +131,6 @@ def sparse_lookup(_: nn.Module, x: Tensor) -> Tensor:
     return F.embedding(x.detach().long().abs() % 5, x, sparse=True)  # marked
 
 
-def checked_distribution(_: nn.Module, x: Tensor) -> Tensor:
-    return torch.distributions.Normal(x, x.exp(), validate_args=True).rsample()  # marked
-
-
 def wrong_shape(_: nn.Module, x: Tensor) -> Tensor:
     return x @ x  # marked
 
@@ -161,7 +157,6 @@ STOPS: list[tuple[Callable[..., Any], type[errors.CaptureError], str]] = [
     (fraction_of_integers, errors.MismatchedTypes, "mul_ makes torch.float32"),
     (quotient_of_integers, errors.MismatchedTypes, "div_ makes torch.float32"),
     (sparse_lookup, errors.UnsupportedModel, "sparse=False"),
-    (checked_distribution, errors.DataDependentControlFlow, "validate_args=False"),
     (wrong_shape, errors.ModelFailed, "check the shapes"),
 ]
 

@@ -105,8 +105,6 @@ def _where(traceback: TracebackType | None, model: nn.Module) -> str:
 
 
 _REMEDIES = {
-    "distributions": "the distribution checks its arguments, so make it with validate_args=False, "
-    "or call torch.distributions.Distribution.set_default_validate_args(False) before capture",
     "transformer.py": "the layer looks whether its mask is causal, so pass is_causal explicitly "
     "(True or False)",
     "batchnorm.py": "the layer averages over all batches (momentum=None), so give it a number as "

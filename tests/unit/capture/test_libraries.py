@@ -132,15 +132,50 @@ def finite(y: Tensor) -> Tensor:
     return y * 2
 
 
-@pytest.mark.parametrize("function", [asserted, finite])
+def numbered(y: Tensor) -> Tensor:
+    limit = 1000
+    assert y.max().item() <= limit
+    assert int(y.detach().argmax()) < y.shape[0] * limit
+    if float(y.detach().min()) <= -1e3:
+        raise ValueError("too small")
+    if y.sum().item() == limit:
+        raise ValueError("a sum that is not allowed")
+    if (y < 1e6).all():
+        y = y * 2
+    else:
+        raise ValueError("too large")
+    return y
+
+
+def distributed(y: Tensor) -> Tensor:
+    return torch.distributions.Normal(y, y.exp()).log_prob(y + 1)
+
+
+@pytest.mark.parametrize("function", [asserted, finite, numbered, distributed])
 def test_checks_of_values_are_taken_to_pass(function: Callable[[Tensor], Tensor]) -> None:
     with pytest.warns(AssumedValues, match=r"test_libraries\.py:\d+"):
         assert_trains_alike(Function(function), squares, (X, ()), None, tolerance=EXACT)
 
 
+def scaled(y: Tensor) -> Tensor:
+    assert y.max().item() * 2 <= 1e6
+    return y
+
+
+def between(y: Tensor) -> Tensor:
+    assert -1e6 < y.max().item() <= 1e6
+    return y
+
+
 @pytest.mark.parametrize(
     "function",
-    [lambda y: y * 2 if (y > 0).all() else y, lambda y: y * 2 if torch.rand(()) < 0.5 else y],
+    [
+        lambda y: y * 2 if (y > 0).all() else y,
+        lambda y: y * 2 if torch.rand(()) < 0.5 else y,
+        lambda y: y * y.max().item(),
+        scaled,
+        between,
+    ],
 )
 def test_other_questions_are_errors(function: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(errors.DataDependentControlFlow):
