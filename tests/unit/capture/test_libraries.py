@@ -411,15 +411,31 @@ def products(y: Tensor) -> Tensor:
     return (d * (2 - 1j) / d.abs() @ (d / (c.T + 3)).T).real + (d.sum(1, keepdim=True)).imag
 
 
+def functions(y: Tensor) -> Tensor:
+    c = torch.complex(y, y.flip(1)) + 1
+    powers = c**1 + c**2 + c**1.5 + c**0 + c.sqrt() + 1 / c
+    return (powers * c.log() + c.cos() + c.sin()).real + c.angle() + c.sgn().imag
+
+
+def choices(y: Tensor) -> Tensor:
+    c = torch.complex(y, y.flip(1)) + torch.full((), 1j, dtype=torch.complex128)
+    c = torch.where(c == 1j, 1, c).masked_fill(c.real > 0.9, 2 + 1j)
+    c = torch.where(c.isnan() | (c != c), 0, F.pad(c, (1, 1), value=3.0)[:, 1:-1])
+    rows = torch.nn.utils.rnn.pad_sequence([c[0], c[1, :3]], padding_value=1.0)
+    return c.cumsum(1).imag + (rows * 1j).real.sum()
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        functions,
+        choices,
         lambda y: torch.fft.fftn(y, dim=(0, 1)).real,
         lambda y: torch.fft.irfft(torch.fft.rfft(y) * (1 + 2j), n=8),
         lambda y: torch.exp(1j * y).imag,
         products,
     ],
-    ids=["fft", "rfft", "exp", "products"],
+    ids=["functions", "choices", "fft", "rfft", "exp", "products"],
 )
 @pytest.mark.filterwarnings("ignore:no description")
 def test_complex_arithmetic(function: Callable[[Tensor], Tensor]) -> None:

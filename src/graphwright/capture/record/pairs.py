@@ -75,6 +75,7 @@ _SHAPED = frozenset({
     aten.slice_backward.default, aten.select_backward.default, aten.sum.dim_IntList,
     aten.repeat.default, aten.flip.default, aten.roll.default, aten.index_put.default,
     aten.slice_scatter.default, aten.select_scatter.default, aten.new_zeros.default,
+    aten.cumsum.default,
 })  # fmt: skip
 """The same on pairs, whose last dim is left alone."""
 
@@ -124,9 +125,18 @@ def _join(real: Tensor, imaginary: Tensor) -> Tensor:
     return aten.stack.default([aten.expand.default(x, shape) for x in (real, imaginary)], -1)
 
 
-def _paired(x: Tensor) -> Tensor:
+def _both(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part, which is 0 for what is real."""
     real, imaginary = _parts(x)
-    return _join(real, aten.zeros_like.default(real) if imaginary is None else imaginary)
+    return real, aten.zeros_like.default(real) if imaginary is None else imaginary
+
+
+def _numbers(x: complex) -> tuple[float, float]:
+    return complex(x).real, complex(x).imag
+
+
+def _paired(x: Tensor) -> Tensor:
+    return _join(*_both(x))
 
 
 # Between real and complex tensors.
@@ -144,6 +154,25 @@ _RULES[aten.complex.default] = _join
 @_rule(aten.zeros.default)
 def _zeros(size: Sequence[int], *, dtype: torch.dtype, **_: Any) -> Tensor:
     return aten.full.default([*size, 2], 0, dtype=dtype.to_real())
+
+
+@_rule(aten.full.default)
+def _full(
+    size: Sequence[int], value: complex, *, dtype: torch.dtype | None = None, **_: Any
+) -> Tensor:
+    dtype = torch.get_default_dtype() if dtype is None else dtype.to_real()
+    parts = _numbers(value)
+    return _join(*(aten.full.default([*size], part, dtype=dtype) for part in parts))
+
+
+@_rule(aten.new_empty_strided.default)
+def _empty(x: Tensor, size: Sequence[int], _: Sequence[int], **__: Any) -> Tensor:
+    return aten.new_zeros.default(pair_of(x), [*size, 2])
+
+
+@_rule(aten.scalar_tensor.default)
+def _scalar(value: complex, *, dtype: torch.dtype, **_: Any) -> Tensor:
+    return _full((), value, dtype=dtype)
 
 
 @_rule(aten.polar.default)
@@ -250,10 +279,96 @@ def _matrix_product(a: Tensor, b: Tensor) -> Tensor:
     return _join(real, aten.add.Tensor(product(re_a, im_b), product(im_a, re_b)))
 
 
+@_rule(aten.reciprocal.default)
+def _reciprocal(x: Tensor) -> Tensor:
+    return _div(1, x)
+
+
+@_rule(aten.pow.Tensor_Scalar)
+def _power(x: Tensor, exponent: float) -> Tensor:
+    if exponent == 0:
+        real, imaginary = _parts(x)
+        return _join(aten.ones_like.default(real), aten.zeros_like.default(imaginary))
+    if exponent == 1:
+        return pair_of(x)  # type: ignore[no-any-return]
+    if exponent == 2:
+        return _mul(x, x)
+    size = aten.pow.Tensor_Scalar(_size(x), exponent)
+    return _polar(size, _product(_angle(x), exponent))
+
+
+@_rule(aten.sqrt.default)
+def _root(x: Tensor) -> Tensor:
+    return _power(x, 0.5)
+
+
 @_rule(aten.exp.default)
 def _exp(x: Tensor) -> Tensor:
     real, imaginary = _parts(x)
     return _polar(aten.exp.default(real), imaginary)
+
+
+@_rule(aten.log.default)
+def _log(x: Tensor) -> Tensor:
+    return _join(aten.log.default(_size(x)), _angle(x))
+
+
+@_rule(aten.cos.default)
+def _cos(x: Tensor) -> Tensor:
+    real, imaginary = _parts(x)
+    return _join(
+        _product(aten.cos.default(real), aten.cosh.default(imaginary)),
+        aten.neg.default(_product(aten.sin.default(real), aten.sinh.default(imaginary))),
+    )
+
+
+@_rule(aten.sin.default)
+def _sin(x: Tensor) -> Tensor:
+    real, imaginary = _parts(x)
+    return _join(
+        _product(aten.sin.default(real), aten.cosh.default(imaginary)),
+        _product(aten.cos.default(real), aten.sinh.default(imaginary)),
+    )
+
+
+# Choices.
+
+
+@_rule(aten.where.self)
+def _where(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    chosen = (aten.where.self(mask, x, y) for x, y in zip(*map(_both, (a, b)), strict=True))
+    return _join(*chosen)
+
+
+@_rule(aten.masked_fill.Scalar)
+def _masked_fill(x: Tensor, mask: Tensor, value: complex) -> Tensor:
+    filled = zip(_parts(x), _numbers(value), strict=True)
+    return _join(*(aten.masked_fill.Scalar(part, mask, number) for part, number in filled))
+
+
+@_rule(aten.constant_pad_nd.default)
+def _pad(x: Tensor, pad: Sequence[int], value: complex = 0) -> Tensor:
+    padded = zip(_parts(x), _numbers(value), strict=True)
+    return _join(*(aten.constant_pad_nd.default(part, pad, number) for part, number in padded))
+
+
+@_rule(aten.eq.Scalar, aten.eq.Tensor)
+def _equal(a: Tensor, b: Any) -> Tensor:
+    (re_a, im_a), (re_b, im_b) = (
+        _both(x) if isinstance(x, Tensor) else _numbers(x) for x in (a, b)
+    )
+    same = aten.eq.Tensor if isinstance(b, Tensor) else aten.eq.Scalar
+    return aten.logical_and.default(same(re_a, re_b), same(im_a, im_b))
+
+
+@_rule(aten.ne.Scalar, aten.ne.Tensor)
+def _unequal(a: Tensor, b: Any) -> Tensor:
+    return aten.logical_not.default(_equal(a, b))
+
+
+@_rule(aten.isnan.default)
+def _is_nan(x: Tensor) -> Tensor:
+    return aten.logical_or.default(*map(aten.isnan.default, _parts(x)))
 
 
 # Fourier transforms.
