@@ -17,7 +17,7 @@ from typing import Literal, overload
 
 from graphwright.describe import is_described
 from graphwright.errors import GraphwrightError, InvalidOption, PlanMismatch
-from graphwright.ir import CONSTANT_OP, Graph, PassRecord, collection_paused
+from graphwright.ir import CONSTANT_OP, Graph, PassRecord, Role, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
 from graphwright.partition.algorithms import (
@@ -235,6 +235,7 @@ class _Planning:
         self, graph: Graph, cluster: Cluster, how: Search, costs: Costs, progress: Progress | None
     ) -> None:
         self.how = how
+        _check_batch_dim(graph, how.batch_dim)
         self.context = Context(
             coarse=coarsen(graph),
             cluster=cluster,
@@ -295,6 +296,17 @@ class _Planning:
 
     def _late(self) -> bool:
         return self.context.seconds_left == 0.0
+
+
+def _check_batch_dim(graph: Graph, dim: int) -> None:
+    """Refuse a dim that nothing of the step's data has."""
+    inputs = (graph.tensors[name] for name in graph.inputs)
+    ranks = [tensor.type.rank for tensor in inputs if tensor.role is Role.INPUT]
+    if dim and not 0 <= dim < max(ranks, default=0):
+        raise InvalidOption(
+            f"batch_dim={dim}, but the step's data have at most {max(ranks, default=0)} dims; "
+            "0 is the first, 1 is for sequences with time first"
+        )
 
 
 def _undescribed(graph: Graph) -> list[str]:

@@ -138,8 +138,8 @@ class OnePlan(Algorithm):
 
 
 def check_number(name: str, value: object, *, least: float) -> None:
-    """Refuse an option that is no number, or too small a one."""
-    if not is_number(value) or not value >= least:  # type: ignore[operator]
+    """Refuse an option that is no finite number, or too small a one."""
+    if not is_number(value) or not least <= value < inf:  # type: ignore[operator]
         raise InvalidOption(f"{name} has to be {least:g} or more, not {value!r}")
 
 
