@@ -71,6 +71,10 @@ class _Kernel:
     members: list[int] = field(default_factory=list)
     across: set[str] = field(default_factory=set)
 
+    def like(self, other: _Kernel) -> bool:
+        """Whether two kernels belong to the same pass of one call of a module."""
+        return self.module == other.module and self.phase is other.phase
+
 
 def fuse(
     graph: Graph,
@@ -206,13 +210,14 @@ class _Fusion:
         """Whether two kernels could run as one."""
         return (
             kernel.size == other.size == runs.size
-            and not (kernel.is_product or other.is_product or kernel.across or other.across)
+            and not (kernel.is_product or other.is_product)
             and not (kernel.behind & other.bits or other.behind & kernel.bits)
         )
 
     def _merge(self, kernel: _Kernel, other: _Kernel) -> None:
         kernel.bits |= other.bits
         kernel.behind |= other.behind
+        kernel.across |= other.across
         kernel.members = sorted((*kernel.members, *other.members))
         for i in other.members:
             self.kernel_of[i] = kernel
@@ -220,6 +225,11 @@ class _Fusion:
     def is_cast(self, i: int) -> bool:
         """Whether a node only changes the dtype."""
         return arithmetic(self.graph.nodes[i].op, self.attrs[i], self.types[i]).kind == "cast"
+
+    def is_elementwise(self, i: int) -> bool:
+        """Whether a node makes one tensor, each element from elements of the same place."""
+        node = self.graph.nodes[i]
+        return len(node.outputs) == 1 and self._iteration(i).shape == "elementwise"
 
     def _iteration(self, i: int) -> Iteration:
         key = (self.graph.nodes[i].op, self.attrs[i], self.types[i])
@@ -230,61 +240,106 @@ class _Fusion:
 
 
 class _Kept:
-    """What stays inside the kernels of a fusion; other kernels do a cast again that they need."""
+    """What stays inside the kernels of a fusion.
+
+    What is made element by element from no more bytes than it has itself is not stored: a kernel
+    that needs it reads those and makes it again. So a batch norm reads its input once for each
+    sum and once to scale it, and never writes the difference from the mean.
+    """
 
     def __init__(self, fusion: _Fusion, readers: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         self.fusion, self.graph, self.readers = fusion, fusion.graph, readers
         self.leaves = frozenset((*self.graph.outputs, *self.graph.updates.values()))
+        self._again: dict[str, dict[str, int] | None] = {}
 
     def of_node(self, i: int) -> Fused:
         node, kernel = self.graph.nodes[i], self.fusion.kernel_of.get(i)
         in_bulk = node.phase is Phase.UPDATE
         if kernel is None or (kernel.is_product and len(kernel.members) == 1):
             return ALONE
-        root = self.fusion.root
-        earlier = {
-            root[n]
-            for member in kernel.members
-            if member < i
-            for n in self.graph.nodes[member].inputs
-            if n is not None
-        }
+        read = self._read_before(i, kernel)
+        inputs: list[float] = []
+        for name, type in zip(node.inputs, self.fusion.types[i].inputs, strict=True):
+            if name is None or type is None or self.fusion.made_by(name) is kernel:
+                inputs.append(0.0 if name is None else 1.0)
+                continue
+            parts = self._parts(name, type.nbytes, kernel)
+            missing = sum(nbytes for part, nbytes in parts.items() if part not in read)
+            inputs.append(max(0.0, 1.0 - missing / max(type.nbytes, 1)))
+            read |= parts.keys()
         return Fused(
-            tuple(
-                0.0
-                if n is None
-                else 1.0
-                if self.fusion.made_by(n) is kernel or root[n] in earlier
-                else self._cast_again(root[n])
-                for n in node.inputs
-            ),
+            tuple(inputs),
             tuple(float(self._stays(i, name, kernel)) for name in node.outputs),
             i == kernel.members[0] and not in_bulk,
         )
 
-    def _cast_again(self, name: str) -> float:
-        """How much less than a tensor is read where it is cast again from something narrower."""
-        made = self.fusion.maker(name)
-        if made is None or not self.fusion.is_cast(made):
-            return 0.0
-        if len(self.fusion.kernel_of[made].members) == 1:
-            return 0.0
-        types = self.fusion.types[made]
-        read = types.inputs[0]
-        assert read is not None
-        return max(0.0, 1.0 - read.nbytes / max(types.outputs[0].nbytes, 1))
+    def _read_before(self, i: int, kernel: _Kernel) -> set[str]:
+        """What members of a kernel before node `i` have read."""
+        read: set[str] = set()
+        for member in kernel.members:
+            if member >= i:
+                break
+            for name, type in zip(
+                self.graph.nodes[member].inputs, self.fusion.types[member].inputs, strict=True
+            ):
+                if name is not None and type is not None:
+                    read |= self._parts(name, type.nbytes, kernel).keys()
+        return read
+
+    def _parts(self, name: str, nbytes: int, kernel: _Kernel) -> dict[str, int]:
+        """The stored tensors that a kernel reads where it needs one, and their bytes."""
+        root = self.fusion.root[name]
+        made = self.fusion.maker(root)
+        if made is None or self.fusion.kernel_of[made] is kernel:
+            return {root: nbytes}
+        again = self._made_again(root)
+        if again is None or not self._may_redo(made, kernel):
+            return {root: nbytes}
+        return again
+
+    def _may_redo(self, made: int, kernel: _Kernel) -> bool:
+        """Whether a kernel may do again what another one does: a cast, or its own module's work.
+
+        Eager kernels know nothing of other modules, and a step keeps what the backward pass needs.
+        """
+        by = self.fusion.kernel_of[made]
+        if kernel.is_product:
+            return False
+        if self.fusion.is_cast(made):
+            return len(by.members) > 1 and (not self.fusion.within_modules or by.like(kernel))
+        return by.like(kernel) if self.fusion.within_modules else by.phase is kernel.phase
+
+    def _made_again(self, root: str) -> dict[str, int] | None:
+        """What a tensor is made from, element by element, if that has no more bytes than itself."""
+        if root not in self._again:
+            self._again[root] = None
+            made = self.fusion.maker(root)
+            if made is not None and self.fusion.is_elementwise(made):
+                parts: dict[str, int] = {}
+                types = self.fusion.types[made]
+                for name, type in zip(self.graph.nodes[made].inputs, types.inputs, strict=True):
+                    if name is not None and type is not None:
+                        source = self.fusion.root[name]
+                        parts.update(self._made_again(source) or {source: type.nbytes})
+                if sum(parts.values()) <= types.outputs[0].nbytes * (1 + 1 / VECTOR):
+                    self._again[root] = parts
+        return self._again[root]
 
     def _stays(self, i: int, name: str, kernel: _Kernel) -> bool:
-        """Whether only the same kernel reads what node `i` makes, directly or by views."""
+        """Whether nobody reads what node `i` makes but the same kernel, and those that do it again,
+        directly or by views."""
         if name in self.leaves:
             return False
-        again = len(kernel.members) > 1 and self.fusion.is_cast(i)
         for reader, _ in self.readers[name]:
             if self.fusion.is_view[reader]:
                 if not all(self._stays(i, n, kernel) for n in self.graph.nodes[reader].outputs):
                     return False
                 continue
             other = self.fusion.kernel_of.get(reader)
-            if other is not kernel and (other is None or other.is_product or not again):
+            if other is kernel:
+                continue
+            if other is None or self._made_again(self.fusion.root[name]) is None:
+                return False
+            if not self._may_redo(i, other):
                 return False
         return bool(self.readers[name])

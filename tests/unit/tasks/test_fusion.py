@@ -82,6 +82,28 @@ def test_a_batch_norm_reads_its_input_twice():
         assert forward < moved(graph, "none") / 1.5
 
 
+@pytest.mark.parametrize("autocast", [None, torch.float16])
+def test_a_batch_norm_in_half_precision_makes_its_differences_again(autocast):
+    """It reads its input for each of two sums and to scale it, and writes one tensor; backward it
+    reads input and gradient twice, and writes one: as the kernels of PyTorch and cuDNN do, whatever
+    dtype they compute in."""
+    options = {} if autocast is None else {"autocast": autocast}
+    model = nn.Sequential(nn.Conv2d(4, 8, 1, bias=False), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1))
+    graph = captured(model, 64, 4, 16, 16, optimizer=torch.optim.SGD, **options)
+    kept, facts = kept_of(graph, "modules")
+    activation = 64 * 8 * 16 * 16 * (4 if autocast is None else 2)
+    passes = dict.fromkeys((Phase.FORWARD, Phase.BACKWARD), 0.0)
+    for i, node in enumerate(graph.nodes):
+        if node.module == "1" and node.phase in passes and not facts.is_view[i]:
+            fused, types = kept[node.name], facts.types[i]
+            for stays, type in zip(
+                (*fused.inputs, *fused.outputs), (*types.inputs, *types.outputs), strict=True
+            ):
+                passes[node.phase] += (1 - stays) * type.nbytes / activation
+    assert passes[Phase.FORWARD] == pytest.approx(4, rel=0.05)
+    assert passes[Phase.BACKWARD] == pytest.approx(5, rel=0.05)
+
+
 def test_what_depends_on_a_kernel_through_a_product_is_another_one():
     class Residual(nn.Module):
         def __init__(self):
