@@ -8,7 +8,8 @@
     elementwise   everything else: memory bounds it
 
 The rate of a product goes by the dtype of its factors: a logsumexp in float32 beside queries, keys
-and values in bfloat16 does not slow them down.
+and values in bfloat16 does not slow them down. A product is aligned where the rows of what it reads
+and writes begin at multiples of 16 bytes, which is what matrix units load at once.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ Kind = Literal["product", "convolution", "attention", "cast", "elementwise"]
 KINDS: tuple[Kind, ...] = ("product", "convolution", "attention", "cast", "elementwise")
 PRODUCTS: frozenset[Kind] = frozenset({"product", "convolution", "attention"})
 """What matrix units do."""
+ROW_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """The kind of a call, and the dtype whose rate counts."""
+    """The kind of a call, the dtype whose rate counts, and whether rows are aligned."""
 
     kind: Kind
     dtype: str
+    aligned: bool = True
 
 
 def arithmetic(op: str, attrs: Mapping[str, Attr], types: Types) -> Arithmetic:
@@ -56,7 +59,8 @@ def arithmetic(op: str, attrs: Mapping[str, Attr], types: Types) -> Arithmetic:
     kind, factors = _kind(trace(description, attrs, types))
     multiplied = tuple(types.inputs[n] for n in factors if n < len(types.inputs))
     if kind in PRODUCTS:
-        return Arithmetic(kind, widest(multiplied))
+        aligned = kind != "product" or all(map(_is_aligned, (*multiplied, *types.outputs)))
+        return Arithmetic(kind, widest(multiplied), aligned)
     return Arithmetic(kind, widest(types.inputs, types.outputs))
 
 
@@ -72,6 +76,13 @@ def widest(*groups: tuple[TensorType | None, ...]) -> str:
     return {"complex128": "float64", "complex64": "float32", "complex32": "float16"}.get(
         dtype, dtype
     )
+
+
+def _is_aligned(type: TensorType | None) -> bool:
+    """Whether all rows of a contiguous tensor begin at multiples of 16 bytes."""
+    if type is None or type.rank < 2 or type.shape[-1] == 1:
+        return True
+    return type.shape[-1] * DTYPE_BYTES[type.dtype] % ROW_BYTES == 0
 
 
 def _is_float(dtype: str) -> bool:

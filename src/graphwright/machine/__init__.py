@@ -8,6 +8,7 @@
 from graphwright.frozen import FrozenDict
 from graphwright.machine.cluster import PICOSECONDS, Axis, Cluster, HostLink, Level, Link
 from graphwright.machine.device import Device
+from graphwright.machine.efficiency import Curve
 from graphwright.machine.hosts import hosts
 from graphwright.machine.local import (
     Gpu,

@@ -11,7 +11,12 @@ The operations for each byte that a call reads or writes, its intensity, are few
 small or thin and where attention is short, which is what keeps kernels from their rate. Between two
 points the share is interpolated over the logarithm of the intensity; beyond them it stays.
 
-Kinds are those of `describe.arithmetic`. What a device says nothing about it reaches in full.
+Kinds are those of `describe.arithmetic`, and
+
+    unaligned    of what products reach otherwise, where rows of narrow floats do not begin at
+                 multiples of 16 bytes (a vocabulary of 50,257 words)
+
+What a device says nothing about it reaches in full.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from graphwright.errors import InvalidCluster
 from graphwright.frozen import FrozenDict
 from graphwright.machine.checks import check_figure
 
-KINDS = ("product", "convolution", "attention", "cast", "elementwise")
+KINDS = ("product", "convolution", "attention", "cast", "elementwise", "unaligned")
 BOUND_BY_MEMORY = ("cast", "elementwise")
 OTHER = "other"
 Floats: TypeAlias = "NDArray[np.float64] | float"

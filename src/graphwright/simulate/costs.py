@@ -8,11 +8,16 @@
 The rate is that of the dtype that is multiplied: bfloat16 for attention on bfloat16, though it
 saves a logsumexp in float32. Convolutions of float32 multiply in TF32 where a device has it, which
 is PyTorch's default. What memory bounds computes outside of matrix units, at the rate of float32 at
-most.
+most. Matrix units want the channels of images last, and rows at multiples of 16 bytes:
+
+    convolutions   read and write all once more to turn them round, unless ``channels_last`` says
+                   that tensors are laid out like that (cuDNN does it; PyTorch's default is not)
+    products       reach less where rows begin elsewhere; compilers pad them
 
 ``compiled=True`` prices the kernels of a compiled step: a run of element-wise operators reads and
 writes each tensor once and is launched once (`tasks.fusion`). ``fusion="modules"`` prices PyTorch's
-eager kernels, where a batch norm is one: capture takes it apart, and Graphwright runs the pieces.
+eager kernels, where a batch norm is one: capture takes it apart, and Graphwright runs the pieces;
+``"foreach"`` those with an optimizer that is not ``fused=True``.
 Measurements are of single operators, so they count for what is not fused.
 
 Views move nothing and constants are there before the step, so both take no time. Transfers are in
@@ -34,7 +39,7 @@ from graphwright.describe import PRODUCTS, Arithmetic, Types, arithmetic, cost
 from graphwright.ir import CONSTANT_OP, Attr, Attrs, TensorType
 from graphwright.machine import Cluster, Device, Measurement, Store, preset_computes
 from graphwright.simulate.communication import Table, analytic, load_tables, signature
-from graphwright.tasks import ALONE, Fused, Fusion, Traffic
+from graphwright.tasks import ALONE, EAGER, Fused, Fusion, Traffic
 
 Floats = NDArray[np.float64] | float
 Key = tuple[str, str, Types]
@@ -61,7 +66,7 @@ class CostModel:
     for every device and cluster met; what is measured later is not seen. ``measured=False`` goes by
     formulas alone. `num_measured` and `num_estimated` count the distinct calls asked for so far.
     `compiled`: price what `torch.compile` makes of a step, not an operator at a time; short for
-    ``fusion="all"``.
+    ``fusion="all"``. `channels_last`: images are in that memory format.
     """
 
     def __init__(
@@ -71,10 +76,12 @@ class CostModel:
         measured: bool = True,
         compiled: bool = False,
         fusion: Fusion = "none",
+        channels_last: bool = False,
     ) -> None:
         self._store = store
         self._measured = measured
         self.fusion: Fusion = "all" if compiled else fusion
+        self.channels_last = channels_last
         self.num_measured = self.num_estimated = 0
         self._by_identity: dict[int, tuple[Device, dict[Key, float]]] = {}
         self._by_device: dict[Device, dict[Key, float]] = {}
@@ -87,7 +94,9 @@ class CostModel:
     @cached_property
     def formulas(self) -> CostModel:
         """The same without measurements."""
-        return CostModel(measured=False, fusion=self.fusion) if self._measured else self
+        if not self._measured:
+            return self
+        return CostModel(measured=False, fusion=self.fusion, channels_last=self.channels_last)
 
     def compute(self, op: str, attrs: Mapping[str, Attr], types: Types, device: Device) -> float:
         """Seconds that one part of an operator takes on a device."""
@@ -121,7 +130,7 @@ class CostModel:
             )
             what = work.what
             own = not any((*fused.inputs, *fused.outputs))
-            if what.kind == "cast" and not (own and self.fusion == "modules"):  # no kernel for it
+            if what.kind == "cast" and not (own and self.fusion in EAGER):  # no kernel for it
                 what = Arithmetic("elementwise", what.dtype)
             nbytes = max(0.0, work.bytes - inside)
             seconds = float(self.seconds(device, what, work.operations, nbytes))
@@ -203,17 +212,22 @@ class CostModel:
         kind, dtype = what.kind, what.dtype
         if kind == "convolution" and dtype == "float32" and "tf32" in device.rates:
             dtype = "tf32"
-        if kind in PRODUCTS:
-            base, share = device.rate_source(dtype)
-            if base != dtype and _has_matrix_units(device):
-                self._report_rate(device, dtype, base, share)
-            intensity = operations / np.maximum(nbytes, 1.0)
-            rate = share * device.rates[base] * device.reached(kind, base, intensity)
-            moving = "elementwise"
-        else:
-            rate, moving = min(device.rate(dtype), device.rate("float32")), kind
-        bandwidth = device.bandwidth * device.reached(moving, dtype, 1.0)
-        return np.maximum(operations / rate, nbytes / bandwidth)
+        bandwidth = device.bandwidth * device.reached(_moving(kind), dtype, 1.0)
+        if kind not in PRODUCTS:
+            rate: Floats = min(device.rate(dtype), device.rate("float32"))
+            return np.maximum(operations / rate, nbytes / bandwidth)
+        base, share = device.rate_source(dtype)
+        if base != dtype and _has_matrix_units(device):
+            self._report_rate(device, dtype, base, share)
+        intensity = operations / np.maximum(nbytes, 1.0)
+        rate = share * device.rates[base] * device.reached(kind, base, intensity)
+        on_matrix_units = device.rates[base] > device.rates["float32"]
+        if on_matrix_units and not what.aligned and self.fusion != "all":
+            rate = rate * device.reached("unaligned", base, 1.0)
+        seconds = np.maximum(operations / rate, nbytes / bandwidth)
+        if on_matrix_units and kind == "convolution" and not self.channels_last:
+            seconds = seconds + 2 * nbytes / bandwidth
+        return seconds
 
     def _report_rate(self, device: Device, dtype: str, base: str, share: float) -> None:
         """Say once that the rate of another dtype is used."""
@@ -245,6 +259,11 @@ class CostModel:
         if self._store is None:
             self._store = Store()
         return self._store
+
+
+def _moving(kind: str) -> str:
+    """The kind whose share of the bandwidth counts."""
+    return "elementwise" if kind in PRODUCTS else kind
 
 
 def _has_matrix_units(device: Device) -> bool:

@@ -26,7 +26,7 @@ from graphwright.tasks.compiled import (
 )
 from graphwright.tasks.costs import BUCKET_BYTES, Costs, Traffic, fuses, fusion_of
 from graphwright.tasks.expansion import Copy, Expansion, place_all, place_node, resting
-from graphwright.tasks.fusion import ALONE, Fused, Fusion
+from graphwright.tasks.fusion import ALONE, EAGER, Fused, Fusion
 from graphwright.tasks.graph_facts import GraphFacts, facts_of
 from graphwright.tasks.movement import Movement, Tasks
 from graphwright.tasks.placing import Placed, place

@@ -13,7 +13,9 @@ chip. These join one, in the order of the graph (TorchInductor's rules):
     after a product   the addition of a vector, as matrix libraries do it
 
 Fusion within `modules` joins what one call of a module does, as the kernels of PyTorch's own norms,
-losses and optimizers do in eager code; fusion of `all` what a compiler does.
+losses and optimizers with ``fused=True`` do in eager code; `foreach` does the same, but optimizers
+take one operator at a time for all parameters, which is PyTorch's default; fusion of `all` is what
+a compiler does.
 
 Not one that depends on a kernel through something else: that would have to run before and after it.
 What optimizers do to many parameters is launched for all of them at once.
@@ -32,7 +34,9 @@ from typing import Literal
 from graphwright.describe import Iteration, Types, arithmetic, iteration
 from graphwright.ir import CONSTANT_OP, Attrs, Graph, Phase
 
-Fusion = Literal["none", "modules", "all"]
+Fusion = Literal["none", "modules", "foreach", "all"]
+EAGER: frozenset[Fusion] = frozenset({"modules", "foreach"})
+"""What PyTorch runs without a compiler."""
 ROW = 1 << 17
 """The most elements of a row that a kernel reduces and then reads again from its caches."""
 VECTOR = 64
@@ -88,11 +92,16 @@ def fuse(
     """What of each node stays inside a kernel."""
     if within == "none":
         return [ALONE] * len(graph.nodes)
-    fusion = _Fusion(graph, types, attrs, is_view, root, within == "modules")
+    fusion = _Fusion(graph, types, attrs, is_view, root, within in EAGER)
     for i in range(len(graph.nodes)):
         fusion.add(i)
     kept = _Kept(fusion, readers)
-    return [kept.of_node(i) for i in range(len(graph.nodes))]
+    return [
+        Fused((0.0,) * len(node.inputs), (0.0,) * len(node.outputs), False)
+        if within == "foreach" and node.phase is Phase.UPDATE
+        else kept.of_node(i)
+        for i, node in enumerate(graph.nodes)
+    ]
 
 
 class _Fusion:

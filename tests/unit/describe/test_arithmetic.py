@@ -42,6 +42,19 @@ def test_the_kind_follows_from_the_description(op, attrs, types, kind):
     assert arithmetic(op, attrs, types).dtype == "bfloat16"
 
 
+@pytest.mark.parametrize(
+    ("words", "dtype", "aligned"),
+    [(50257, "bfloat16", False), (50264, "bfloat16", True), (50260, "float32", True)],
+)
+def test_rows_of_products_are_aligned_at_16_bytes(words, dtype, aligned):
+    x, w, y = (TensorType(s, dtype) for s in ((64, 768), (768, words), (64, words)))
+    for inputs, made in (((x, w), y), ((y, TensorType((words, 768), dtype)), x)):
+        assert arithmetic("aten.mm", {}, CallTypes(inputs, (made,))).aligned is aligned
+    vector = TensorType((64, 1), dtype)  # a matrix times a vector has no rows
+    call = CallTypes((x, TensorType((768, 1), dtype)), (vector,))
+    assert arithmetic("aten.mm", {}, call).aligned
+
+
 def test_a_saved_logsumexp_does_not_set_the_dtype():
     one = TensorType((1, 2, 8, 4), "bfloat16")
     lse = TensorType((1, 2, 8), "float32")

@@ -21,6 +21,10 @@ DEVICE = Device(
     launch=1e-5,
 )
 NONE = Attrs()
+WINDOW = {
+    "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1,
+    "transposed": False, "output_padding": (0, 0),
+}  # fmt: skip
 
 
 def types(*shapes: tuple[int, ...] | None, outputs, dtype="float32") -> Types:
@@ -171,14 +175,40 @@ def test_efficiency_is_by_kind_dtype_and_intensity(roofline):
     assert found == pytest.approx(1e-5 + 12e6 / 0.5e11)
 
 
-def test_convolutions_of_float32_take_tf32_and_products_do_not(roofline):
+def test_a_product_whose_rows_are_not_aligned_reaches_less(roofline):
+    device = replace(DEVICE, efficiency={"unaligned": 0.5})
+    compiled = CostModel(measured=False, compiled=True)
+    for words, dtype, times in (
+        (50304, "bfloat16", 1),
+        (50257, "bfloat16", 2),
+        (50257, "float32", 1),
+    ):
+        call = types((512, 768), (768, words), outputs=[(512, words)], dtype=dtype)
+        expected = 2 * 512 * 768 * words / DEVICE.rates[dtype]
+        assert roofline.compute("aten.mm", NONE, call, device) == pytest.approx(
+            1e-5 + times * expected
+        )
+        assert compiled.compute("aten.mm", NONE, call, device) == pytest.approx(1e-5 + expected)
+
+
+def test_matrix_units_turn_images_round_unless_channels_are_last(roofline):
+    """Measured on a V100 with ResNet-50 and autocast: 152 ms, 111 ms with channels last; in float32,
+    where no matrix units are used, channels last do not help."""
+    last = CostModel(measured=False, channels_last=True)
+    for dtype, turned in (("bfloat16", True), ("float32", False)):
+        call = types(
+            (8, 256, 32, 32), (256, 256, 3, 3), None, outputs=[(8, 256, 32, 32)], dtype=dtype
+        )
+        nbytes = sum(t.nbytes for t in (*call.inputs, *call.outputs) if t is not None)
+        one, other = (c.compute("aten.convolution", WINDOW, call, DEVICE) for c in (roofline, last))
+        assert one - other == pytest.approx(2 * nbytes / 1e11 if turned else 0.0)
+
+
+def test_convolutions_of_float32_take_tf32_and_products_do_not():
+    roofline = CostModel(measured=False, channels_last=True)
     device = replace(DEVICE, rates={**DEVICE.rates, "tf32": 2e12})
-    window = {
-        "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1,
-        "transposed": False, "output_padding": (0, 0),
-    }  # fmt: skip
     call = types((8, 256, 32, 32), (256, 256, 3, 3), None, outputs=[(8, 256, 32, 32)])
-    one, other = (roofline.compute("aten.convolution", window, call, d) for d in (DEVICE, device))
+    one, other = (roofline.compute("aten.convolution", WINDOW, call, d) for d in (DEVICE, device))
     assert one - 1e-5 == pytest.approx(2 * (other - 1e-5))
     assert roofline.compute("aten.mm", NONE, mm(512), DEVICE) == roofline.compute(
         "aten.mm", NONE, mm(512), device

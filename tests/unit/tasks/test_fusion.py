@@ -124,6 +124,19 @@ def test_what_depends_on_a_kernel_through_a_product_is_another_one():
     assert kept[add.name].inputs == (False, False)
 
 
+def test_an_optimizer_that_is_not_fused_takes_an_operator_at_a_time():
+    graph = captured(nn.Linear(64, 32), 16, 64, optimizer=torch.optim.AdamW)
+    apart, _ = kept_of(graph, "foreach")
+    together, _ = kept_of(graph, "modules")
+    for node in graph.nodes:
+        if node.phase is Phase.UPDATE:
+            assert not any((*apart[node.name].inputs, *apart[node.name].outputs))
+            assert not apart[node.name].launches  # for all parameters at once
+        else:
+            assert apart[node.name] == together[node.name]
+    assert any(any(fused.outputs) for name, fused in together.items() if name.startswith("add"))
+
+
 def test_fusion_within_modules_leaves_modules_apart():
     model = nn.Sequential(nn.Tanh(), nn.Sigmoid())
     graph = gw.capture(model, inputs=torch.empty(64, 32, device="meta"))
