@@ -5,17 +5,24 @@
     parallelism   FSDP, DDP, ZeRO-1, one device, ...
     precision     bf16 autocast over float32, bf16 FSDP mixed precision, TF32, AMP float16
 
-Shapes are those of the models' papers and configurations. Under FSDP llm-foundry casts parameters
-and gradients to bfloat16 beside its autocast (`mixed_precision: PURE` and `low_precision_layernorm`
-in scripts/train/benchmarking/submit_benchmarks.py), which is FSDP's mixed precision.
+Shapes are those of the models' papers and configurations. What a run did besides is known from the
+code that it ran:
+
+    llm-foundry   FSDP's mixed precision (MP Mode in its tables), FlashAttention in Triton and
+                  DecoupledAdamW, an operator at a time, with clipping (scripts/train/yamls/pretrain)
+    torchtitan    FSDP's mixed precision, AdamW without `fused`, clipping (train_configs)
+    nanoGPT       torch.compile, fused AdamW, clipping; attention in operators, as it was when its
+                  README got its figures (its issue 110 has the same 0.56 s on 2 February 2023)
+    llm.c         kernels by hand, a vocabulary padded to 50,304 words, clipping
+    NVIDIA        float16 with channels last, TF32 without (configs.yml); SGD
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +30,14 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import graphwright as gw
+from graphwright.frozen import FrozenDict
 from graphwright.ir import Graph
-from graphwright.machine import Cluster, cluster
+from graphwright.machine import Cluster, Curve, Device, cluster
 from graphwright.tasks import Fusion
 from graphwright.zoo.llama import Llama
 from graphwright.zoo.resnet import STAGES, ResNet
+
+Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 MPT = {  # layers, width, heads: llm-foundry, scripts/train/yamls/pretrain
     "125M": (12, 768, 12), "350M": (24, 1024, 16), "760M": (24, 1536, 12), "1B": (24, 2048, 16),
@@ -39,7 +49,7 @@ GPT2 = {  # Radford et al. 2019, table 2
     "124M": (12, 768, 12), "350M": (24, 1024, 16), "355M": (24, 1024, 16), "774M": (36, 1280, 20),
     "1558M": (48, 1600, 25), "1.5B": (48, 1600, 25),
 }  # fmt: skip
-GPT2_WORDS = 50257
+GPT2_WORDS, PADDED_WORDS = 50257, 50304
 LLAMA = {  # layers, width, heads, key heads, feed-forward, words
     "2-7B": (32, 4096, 32, 32, 11008, 32000), "2-13B": (40, 5120, 40, 40, 13824, 32000),
     "2-70B": (80, 8192, 64, 8, 28672, 32000), "3-8B": (32, 4096, 32, 8, 14336, 128256),
@@ -55,6 +65,9 @@ RECIPES = (
     ("ZERO", "zero2"), ("DDP", "data"), ("DATA PARALLEL", "data"), ("ONE DEVICE", "data"),
 )  # fmt: skip
 SGD = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
+TRITON = 1.8
+"""How much longer than FlashAttention-2 that of Triton takes: 1.3 to 1.5 times forward, 2 times
+backward, which is 2.5 times as much arithmetic (Dao 2023, section 4.1)."""
 
 
 class UnknownRow(Exception):
@@ -104,14 +117,30 @@ class Run:
         """Samples of a step, on all devices."""
         return self.micro_batch * self.accumulate * self.gpus
 
+    def _ran(self, *words: str) -> bool:
+        """Whether source or notes name one of some programs."""
+        said = f"{self.source} {self.notes.partition(';')[0]}".lower()
+        return any(word in said for word in words)
+
     @property
     def fusion(self) -> Fusion:
         """What its kernels were: fused by torch.compile, nanoGPT's default, or by hand, else
         PyTorch's own; torchtitan's Llama is written out in operators."""
-        words = f"{self.source} {self.notes.partition(';')[0]}".lower()
-        if "nanogpt" in words or "llm.c" in words or "compile" in words:
+        if self._ran("nanogpt", "llm.c", "compile"):
             return "all"
-        return "none" if self.model.startswith("Llama") else "modules"
+        if self.model.startswith("Llama"):
+            return "none"
+        return "foreach" if self._ran("llm-foundry") else "modules"
+
+    @property
+    def clips(self) -> bool:
+        """Whether it clipped the norm of gradients."""
+        return self._ran("llm-foundry", "torchtitan", "nanogpt", "llm.c")
+
+    @property
+    def channels_last(self) -> bool:
+        """NVIDIA's examples lay images out so under mixed precision (configs.yml: memory_format)."""
+        return "float16" in self.precision.lower()
 
     @property
     def recipe(self) -> str:
@@ -122,6 +151,9 @@ class Run:
         """As many devices of the machine as ran: some of one, or several of them."""
         machine = cluster(_first(MACHINES, self.device, f"{self.id}: device"))
         inner = machine.levels[-1]
+        if self._ran("llm-foundry"):
+            device = slower_attention(machine.devices[0], TRITON)
+            machine = replace(machine, devices=(device,) * machine.num_devices)
         if self.gpus <= inner.count:
             return machine.resized({inner.name: self.gpus})
         return machine.resized({machine.levels[0].name: self.gpus // inner.count})
@@ -141,8 +173,18 @@ class Run:
             optimizer=optimizer,
             optimizer_options=options,
             accumulate=self.accumulate,
+            clip_norm=1.0 if self.clips else None,
             **precision(self),
         )
+
+
+def slower_attention(device: Device, times: float) -> Device:
+    """A device whose attention takes longer."""
+    curves = {
+        dtype: Curve(tuple((at, share / times) for at, share in curve.points))
+        for dtype, curve in device.efficiency["attention"].items()
+    }
+    return replace(device, efficiency=FrozenDict({**device.efficiency, "attention": curves}))
 
 
 def precision(run: Run) -> dict[str, torch.dtype]:
@@ -173,7 +215,8 @@ def make(run: Run) -> tuple[nn.Module, tuple[Tensor, Tensor], Callable[..., Tens
         )  # fmt: skip
     else:
         layers, size, heads, words = _gpt(run)
-        model = Decoder(layers, size, heads, words, run.sequence)
+        attend = attend_in_operators if run._ran("nanogpt") else attend_causally
+        model = Decoder(layers, size, heads, words, run.sequence, attend)
     _checkpoint(model, run)
     return model, (tokens, tokens), token_loss
 
@@ -183,7 +226,7 @@ def _gpt(run: Run) -> tuple[int, int, int, int]:
     if name.startswith("MPT-") and name[4:] in MPT:
         return (*MPT[name[4:]], MPT_WORDS)
     if name.startswith("GPT-2 ") and name[6:] in GPT2:
-        return (*GPT2[name[6:]], GPT2_WORDS)
+        return (*GPT2[name[6:]], PADDED_WORDS if run._ran("llm.c") else GPT2_WORDS)
     plain = re.fullmatch(r"GPT d(\d+) (\d+) layers", name)
     if plain:
         size = int(plain[1])
@@ -191,12 +234,24 @@ def _gpt(run: Run) -> tuple[int, int, int, int]:
     raise UnknownRow(f"{run.id}: there is no model {name!r} here")
 
 
+def attend_causally(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention as one kernel."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def attend_in_operators(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention as two products with a softmax between them, over all positions."""
+    later = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
+    scores = (q @ k.transpose(2, 3)) * q.shape[3] ** -0.5
+    return F.softmax(scores.masked_fill(later, float("-inf")), dim=-1) @ v
+
+
 class Block(nn.Module):
     """A layer of GPT-2 and MPT: one product for queries, keys and values."""
 
-    def __init__(self, size: int, heads: int) -> None:
+    def __init__(self, size: int, heads: int, attend: Attend) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.attend = heads, attend
         self.attention_norm, self.norm = nn.LayerNorm(size), nn.LayerNorm(size)
         self.qkv, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
         self.expand, self.contract = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
@@ -205,7 +260,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = self.qkv(self.attention_norm(x)).chunk(3, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = self.attend(q, k, v)
         x = x + self.output(y.transpose(1, 2).flatten(2))
         return x + self.contract(self.gelu(self.expand(self.norm(x))))
 
@@ -213,10 +268,12 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """GPT-2 and MPT: learned positions, the output's weight that of the embedding."""
 
-    def __init__(self, layers: int, size: int, heads: int, words: int, length: int) -> None:
+    def __init__(
+        self, layers: int, size: int, heads: int, words: int, length: int, attend: Attend
+    ) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(words, size), nn.Embedding(length, size)
-        self.layers = nn.ModuleList(Block(size, heads) for _ in range(layers))
+        self.layers = nn.ModuleList(Block(size, heads, attend) for _ in range(layers))
         self.norm = nn.LayerNorm(size)
         self.output = nn.Linear(size, words, bias=False)
         self.output.weight = self.tokens.weight

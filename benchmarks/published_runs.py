@@ -77,7 +77,7 @@ def predict(run: Run) -> Prediction:
     """Capture, plan by the recipe, simulate."""
     start = perf_counter()
     graph, on = run.capture(), run.cluster
-    costs = CostModel(measured=False, fusion=run.fusion)
+    costs = CostModel(measured=False, fusion=run.fusion, channels_last=run.channels_last)
     coarse = coarsen(graph)
     plan = other_plan(run.recipe, coarse, on, costs)
     figures = Simulator(coarse.facts, on, costs).figures(plan)
