@@ -192,11 +192,12 @@ class GraphFacts:
         """What cannot be made before its time.
 
         Forward that is what depends on the data of the step, later what depends on the first of
-        the late nodes that does.
+        the late nodes that does; the backward pass of each micro-batch begins anew.
         """
         given = {n for n in self.graph.inputs if self.graph.tensors[n].role is Role.INPUT}
         begun = False
         for i, node in enumerate(self.graph.nodes):
+            begun &= self.late[i]
             before = [name for name in node.inputs if name in given]
             if self.late[i] and begun:
                 before = [

@@ -47,3 +47,21 @@ def test_memory_of_what_waits_is_free_during_the_forward_pass(graph):
         if tasks.kind[task] == 0 and tasks.duration[task] and facts.late[tasks.node[task]]:
             small = graph.tensors[node.outputs[0]].type.rank == 0
             assert small or step.schedule.start[task] >= done, node
+
+
+def test_what_the_backward_pass_makes_of_activations_waits_in_every_micro_batch():
+    """In each it waits for the gradient of that micro-batch, not for the one before."""
+    layers = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 8)
+    x = torch.empty(8, 8, device="meta")
+    graph = capture(
+        torch.nn.Sequential(*layers).to("meta"), torch.nn.functional.mse_loss, (x, x),
+        optimizer=torch.optim.SGD, mixed_precision=torch.bfloat16, accumulate=2,
+    )  # fmt: skip
+    facts = GraphFacts(graph)
+    casts = [
+        i for i, node in enumerate(graph.nodes)
+        if node.module == "1" and facts.late[i] and node.op == "aten._to_copy" and i in facts.turns
+    ]  # fmt: skip
+    assert len(casts) == 2
+    between = [i for i in range(*casts) if not facts.late[i]]  # the second forward pass
+    assert max(facts.turns[casts[0]]) < between[0] and max(facts.turns[casts[1]]) > between[-1]
