@@ -9,7 +9,8 @@ Shapes are those of the models' papers and configurations. What a run did beside
 code that it ran:
 
     llm-foundry   FSDP's mixed precision (MP Mode in its tables), FlashAttention in Triton and
-                  DecoupledAdamW, an operator at a time, with clipping (scripts/train/yamls/pretrain)
+                  DecoupledAdamW, an operator at a time, with clipping (scripts/train/yamls/pretrain);
+                  the loss is one kernel on bfloat16 (`loss_fn: fused_crossentropy`, its default)
     torchtitan    FSDP's mixed precision, AdamW without `fused`, clipping (train_configs)
     nanoGPT       torch.compile, fused AdamW, clipping; attention in operators, as it was when its
                   README got its figures (its issue 110 has the same 0.56 s on 2 February 2023)
@@ -58,7 +59,7 @@ LLAMA = {  # layers, width, heads, key heads, feed-forward, words
 }  # fmt: skip
 MACHINES = (
     ("H200", "dgx-h200"), ("H100", "dgx-h100"), ("A100-40", "dgx-a100-40"), ("A100", "dgx-a100"),
-    ("V100-32", "dgx-2h"), ("V100", "dgx-1v"), ("B200", "dgx-b200"), ("MI300X", "mi300x-8"),
+    ("V100", "dgx-1v"), ("B200", "dgx-b200"), ("MI300X", "nd96isr-mi300x-v5"),
 )  # fmt: skip
 RECIPES = (
     ("HSDP", "hsdp"), ("TP", "fsdp-tp"), ("FSDP", "fsdp"), ("ZERO-3", "fsdp"), ("ZERO-1", "zero2"),
@@ -126,21 +127,21 @@ class Run:
     def fusion(self) -> Fusion:
         """What its kernels were: fused by torch.compile, nanoGPT's default, or by hand, else
         PyTorch's own; torchtitan's Llama is written out in operators."""
-        if self._ran("nanogpt", "llm.c", "compile"):
+        if self._ran("karpathy/nanogpt", "llm.c", "compile"):
             return "all"
-        if self.model.startswith("Llama"):
+        if self.model.startswith("Llama") or self._ran("in operators"):
             return "none"
         return "foreach" if self._ran("llm-foundry") else "modules"
 
     @property
     def clips(self) -> bool:
         """Whether it clipped the norm of gradients."""
-        return self._ran("llm-foundry", "torchtitan", "nanogpt", "llm.c")
+        return self._ran("llm-foundry", "torchtitan", "karpathy/nanogpt", "llm.c")
 
     @property
     def channels_last(self) -> bool:
         """NVIDIA's examples lay images out so under mixed precision (configs.yml: memory_format)."""
-        return "float16" in self.precision.lower()
+        return "amp" in self.precision.lower() and not self._ran("channels first")
 
     @property
     def recipe(self) -> str:
@@ -150,13 +151,16 @@ class Run:
     def cluster(self) -> Cluster:
         """As many devices of the machine as ran: some of one, or several of them."""
         machine = cluster(_first(MACHINES, self.device, f"{self.id}: device"))
-        inner = machine.levels[-1]
+        device, whole = machine.devices[0], machine.num_devices
+        if "V100-32" in self.device:
+            device = replace(device, memory=32 * 10**9)
         if self._ran("llm-foundry"):
-            device = slower_attention(machine.devices[0], TRITON)
-            machine = replace(machine, devices=(device,) * machine.num_devices)
-        if self.gpus <= inner.count:
-            return machine.resized({inner.name: self.gpus})
-        return machine.resized({machine.levels[0].name: self.gpus // inner.count})
+            device = slower_attention(device, TRITON)
+        if self.gpus < whole:
+            inner = replace(machine.levels[-1], count=self.gpus)
+            return replace(machine, levels=(inner,), devices=(device,) * self.gpus, links=())
+        machine = replace(machine, devices=(device,) * whole)
+        return machine.resized({machine.levels[0].name: self.gpus // whole})
 
     def capture(self) -> Graph:
         """The graph of one step on all devices."""
@@ -215,10 +219,12 @@ def make(run: Run) -> tuple[nn.Module, tuple[Tensor, Tensor], Callable[..., Tens
         )  # fmt: skip
     else:
         layers, size, heads, words = _gpt(run)
-        attend = attend_in_operators if run._ran("nanogpt") else attend_causally
+        attend = (
+            attend_in_operators if run._ran("karpathy/nanogpt", "in operators") else attend_causally
+        )
         model = Decoder(layers, size, heads, words, run.sequence, attend)
     _checkpoint(model, run)
-    return model, (tokens, tokens), token_loss
+    return model, (tokens, tokens), narrow_loss if run._ran("llm-foundry") else token_loss
 
 
 def _gpt(run: Run) -> tuple[int, int, int, int]:
@@ -288,6 +294,11 @@ class Decoder(nn.Module):
 def token_loss(logits: Tensor, tokens: Tensor) -> Tensor:
     """Cross-entropy over all positions, in float32."""
     return F.cross_entropy(logits.flatten(0, 1).float(), tokens.flatten())
+
+
+def narrow_loss(logits: Tensor, tokens: Tensor) -> Tensor:
+    """The same on logits as they are: a fused kernel holds no copy of them in float32."""
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
 class Checkpointed(nn.Module):
