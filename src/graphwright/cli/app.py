@@ -58,6 +58,12 @@ Compiled = Annotated[
         "--compiled", help="Price the kernels that torch.compile makes, not one for each operator."
     ),
 ]
+Price = Annotated[
+    float | None,
+    typer.Option(
+        help="What one device costs for an hour, as in 2.5. Default: what the machine's file says."
+    ),
+]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ many.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,16 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import AsJson, BatchSize, Cluster, Compiled, ModelOrGraph, Small, app
+from graphwright.cli.app import (
+    AsJson,
+    BatchSize,
+    Cluster,
+    Compiled,
+    ModelOrGraph,
+    Price,
+    Small,
+    app,
+)
 from graphwright.cli.inputs import NamesInHelp, load_graph, size
 from graphwright.errors import InvalidOption
 
@@ -92,6 +102,7 @@ def plan(
     batch_dim: BatchDim = None,
     small: Small = False,
     compiled: Compiled = False,
+    price: Price = None,
     output: Annotated[
         Path | None, outputs.option("Save the frontier, or the plan (.json, .json.gz).")
     ] = None,
@@ -121,6 +132,7 @@ def plan(
 
     # What is wrong with the options is said before the capture, which may take a while.
     search, on = Search(**options), find_cluster(cluster)
+    on = on if price is None else replace(on, price=price)
     with outputs.progress(as_json) as tell:
         tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
@@ -184,6 +196,7 @@ def profile(
     batch_size: BatchSize = None,
     batch_dim: BatchDim = None,
     small: Small = False,
+    price: Price = None,
     output: Annotated[Path | None, outputs.option("Save the table (.json).")] = None,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -193,8 +206,8 @@ def profile(
     `graphwright profile gpt2 --cluster dgx-h100:8 --devices 1,2,4,8,16,32,64 --plot
     gpt2-devices.png`
 
-    A number that the cluster cannot have, such as 11 with 8 to a node, is left out. If the
-    cluster's file has a price, the table has the cost of a step.
+    A number that the cluster cannot have, such as 11 with 8 to a node, is left out. With a price,
+    the table has the cost of a step.
     """
     outputs.check(output, (".json",))
     outputs.check(plot, outputs.PICTURES)
@@ -211,6 +224,7 @@ def profile(
 
     Search(**options)
     on = find_cluster(cluster)
+    on = on if price is None else replace(on, price=price)
     with outputs.progress(as_json) as tell:
         tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,16 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import MACHINE, AsJson, BatchSize, Compiled, ModelOrGraph, Small, app
+from graphwright.cli.app import (
+    MACHINE,
+    AsJson,
+    BatchSize,
+    Compiled,
+    ModelOrGraph,
+    Price,
+    Small,
+    app,
+)
 from graphwright.cli.inputs import Pick, load_graph, load_plan
 
 
@@ -46,6 +56,7 @@ def simulate(
     batch_size: BatchSize = None,
     small: Small = False,
     compiled: Compiled = False,
+    price: Price = None,
     output: Annotated[
         Path | None,
         outputs.option(
@@ -73,6 +84,7 @@ def simulate(
 
     given = load_plan(plan, pick) if plan is not None else None
     on = find_cluster(cluster) if cluster is not None else given.cluster  # type: ignore[union-attr]
+    on = on if price is None else replace(on, price=price)
     with Console(stderr=True).status(f"Capturing {model}") as status:
         graph = load_graph(model, batch_size, small, given)
         if given is None:

@@ -27,11 +27,11 @@ FLAGS = {
     },
     "plan": {
         "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
-        "--batch-size", "--batch-dim", "--small", "--compiled", "--output", "-o", "--plot", "--json",
+        "--batch-size", "--batch-dim", "--small", "--compiled", "--price", "--output", "-o", "--plot", "--json",
     },
     "profile": {
         "--cluster", "--devices", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
-        "--batch-size", "--batch-dim", "--small", "--output", "-o", "--plot", "--json",
+        "--batch-size", "--batch-dim", "--small", "--price", "--output", "-o", "--plot", "--json",
     },
     "rules": {"--operator", "--size", "--output", "-o", "--json"},
     "run": {
@@ -39,7 +39,8 @@ FLAGS = {
         "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json",
     },
     "simulate": {
-        "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--compiled", "--output", "-o", "--json",
+        "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--compiled", "--price",
+        "--output", "-o", "--json",
     },
     "zoo": {"--count", "--json"},
 }  # fmt: skip

@@ -10,6 +10,7 @@ import graphwright.partition as partition
 import graphwright.simulate as simulate
 import timelines
 from graphwright import cli
+from graphwright.errors import InvalidCluster
 
 
 @pytest.fixture
@@ -71,3 +72,10 @@ def test_the_timeline_is_saved(calls, tmp_path, suffix):
     assert path.stat().st_size > 500
     assert "saved" in result.stderr
     assert json.loads(result.stdout)["makespan"] == pytest.approx(24e-6)
+
+
+def test_a_price_replaces_that_of_the_machine(calls):
+    run("--price", "2.5")
+    assert calls["simulate"][2].price == 2.5
+    with pytest.raises(InvalidCluster, match=r"price.*-1"):
+        run("--price", "-1")
