@@ -57,6 +57,12 @@ def test_an_impossible_efficiency_is_refused_by_name(line, words):
     [
         ('bfloat16 = "80T"', 'bfloat16 = "0T"', "bfloat16"),
         ('float32 = "10T"', "", "float32 is missing"),
+        (
+            'latency = "5us"',
+            'latency = "5us"\nefficiency = 1.5',
+            "efficiency: 1.5 is no efficiency",
+        ),
+        ('latency = "5us"', 'latency = "5us"\nefficiency = 0', "efficiency: 0 is no efficiency"),
         ('launch = "4us"', 'launch = "4us"\nspread = 2', "spread: 2 is more than 1"),
     ],
 )

@@ -65,3 +65,12 @@ def check_figure(value: object, place: str, *, zero: bool = False) -> float:
     if number and not SMALLEST <= number <= LARGEST:
         raise InvalidCluster(f"{place}: {number:g} is not between {SMALLEST:g} and {LARGEST:g}")
     return number + 0.0  # turns -0.0 into 0.0
+
+
+def check_share(value: object, place: str) -> float:
+    """A share of what a device or a link can do."""
+    if isinstance(value, int | float) and 0 < value <= 1 and value is not True:
+        return float(value)
+    raise InvalidCluster(
+        f"{place}: {value!r} is no efficiency: a share of what is possible, above 0 and at most 1"
+    )

@@ -294,7 +294,11 @@ def _content_hash(cluster: Cluster) -> str:
          *((("spread", d.spread),) if d.spread else ()))
         for d, n in runs_of(cluster.devices)
     ]  # fmt: skip
-    levels = [(v.name, v.count, v.bandwidth, v.latency, v.shared) for v in cluster.levels]
+    levels = [
+        (v.name, v.count, v.bandwidth, v.latency, v.shared,
+         *((("efficiency", v.efficiency),) if v.efficiency < 1 else ()))
+        for v in cluster.levels
+    ]  # fmt: skip
     links = [(link.devices, link.bandwidth, link.latency) for link in cluster.links]
     host = cluster.host
     figures = None if host is None else (host.bandwidth, host.duplex, host.latency)

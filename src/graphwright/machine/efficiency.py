@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from graphwright.errors import InvalidCluster
 from graphwright.frozen import FrozenDict
-from graphwright.machine.checks import check_figure
+from graphwright.machine.checks import check_figure, check_share
 
 KINDS = ("product", "convolution", "attention", "cast", "elementwise", "unaligned")
 BOUND_BY_MEMORY = ("cast", "elementwise")
@@ -97,7 +97,7 @@ def _curve(given: object, place: str) -> Curve:
     if isinstance(given, Curve):
         given = plain(given)
     if not isinstance(given, list | tuple):
-        return Curve(((1.0, _share(given, place)),))
+        return Curve(((1.0, check_share(given, place)),))
     points: list[tuple[float, float]] = []
     for point in given:
         if not isinstance(point, list | tuple) or len(point) != 2:
@@ -107,16 +107,7 @@ def _curve(given: object, place: str) -> Curve:
         at = check_figure(point[0], f"{place}: intensity")
         if points and at <= points[-1][0]:
             raise InvalidCluster(f"{place}: intensities have to grow, and {at:g} does not")
-        points.append((at, _share(point[1], place)))
+        points.append((at, check_share(point[1], place)))
     if not points:
         raise InvalidCluster(f"{place}: no points; give a share such as 0.7, or leave it out")
     return Curve(tuple(points))
-
-
-def _share(value: object, place: str) -> float:
-    if isinstance(value, int | float) and 0 < value <= 1 and value is not True:
-        return float(value)
-    raise InvalidCluster(
-        f"{place}: {value!r} is no efficiency: a share of what the device can do, above 0 and at "
-        "most 1"
-    )

@@ -16,6 +16,7 @@
     count = 2
     bandwidth = "50GB/s"
     latency = "5us"                         # shared = true: one medium for all members
+    efficiency = 0.9                        # optional: the share that transfers reach
     [[link]]
     devices = [0, 1]
     bandwidth = "25GB/s"
@@ -47,6 +48,7 @@ from graphwright.machine.checks import (
     check_count,
     check_figure,
     check_name,
+    check_share,
     check_text,
     check_total,
 )
@@ -171,13 +173,14 @@ class _Table:
 
 
 def _level(table: _Table) -> Level:
-    table.allow("name", "count", "bandwidth", "latency", "shared")
+    table.allow("name", "count", "bandwidth", "latency", "shared", "efficiency")
     return Level(
         name=check_name(table.get("name"), table.at("name")),
         count=check_count(table.get("count"), table.at("count")),
         bandwidth=table.figure("bandwidth", "bandwidth"),
         latency=table.figure("latency", "time", zero=True),
         shared=table.flag("shared", False),
+        efficiency=check_share(table.data.get("efficiency", 1.0), table.at("efficiency")),
     )
 
 
@@ -336,6 +339,7 @@ def to_toml(cluster: Cluster) -> str:
         lines += ["", "[[level]]", f"name = {_string(level.name)}", f"count = {level.count}"]
         lines += _figures(level, ("bandwidth", "bandwidth"), ("latency", "time"))
         lines += ["shared = true"] if level.shared else []
+        lines += [f"efficiency = {level.efficiency!r}"] if level.efficiency < 1 else []
     for link in cluster.links:
         lines += ["", "[[link]]", f"devices = [{link.devices[0]}, {link.devices[1]}]"]
         lines += _figures(link, ("bandwidth", "bandwidth"), ("latency", "time"))

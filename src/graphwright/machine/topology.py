@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphwright.errors import InvalidCluster
-from graphwright.machine.checks import check_count, check_figure, check_name
+from graphwright.machine.checks import check_count, check_figure, check_name, check_share
 
 _CACHED_ROUTES = 1 << 16
 
@@ -39,7 +39,8 @@ Ints = NDArray[np.integer[Any]]
 class Level:
     """Members connected by a switch; `bandwidth` is that of one port, each way, in bytes/s.
 
-    If `shared`, all members of a group share one medium of that bandwidth: a bus.
+    If `shared`, all members of a group share one medium of that bandwidth: a bus. `efficiency` is
+    the share of it that transfers reach.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Level:
     bandwidth: float
     latency: float
     shared: bool = False
+    efficiency: float = 1.0
 
     def __post_init__(self) -> None:
         check_name(self.name, "level name")
@@ -57,6 +59,8 @@ class Level:
         object.__setattr__(self, "latency", latency)
         if not isinstance(self.shared, bool):
             raise InvalidCluster(f"{place}: shared: {self.shared!r} is not true or false")
+        share = check_share(self.efficiency, f"{place}: efficiency")
+        object.__setattr__(self, "efficiency", share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,11 +287,11 @@ class Topology:
 
     @cached_property
     def resource_bandwidths(self) -> NDArray[np.float64]:
-        """Bytes/s of every resource; 0 for devices."""
+        """Bytes/s that transfers reach on every resource; 0 for devices."""
         bandwidths = np.zeros(self.num_resources)
         ends = (*self.offsets[1:], self.link_offset)
         for level, start, end in zip(self.levels, self.offsets, ends, strict=True):
-            bandwidths[start:end] = level.bandwidth
+            bandwidths[start:end] = level.bandwidth * level.efficiency
         for number, link in enumerate(self.links):
             start = self.link_offset + 2 * number
             bandwidths[start : start + 2] = link.bandwidth

@@ -1,9 +1,20 @@
 """Transfers take what the formula of their links says, or what the tables of the cluster say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from graphwright.machine import Cluster, Device, FrozenDict, Level, Link, Store
+from graphwright.machine import (
+    Cluster,
+    Device,
+    FrozenDict,
+    Level,
+    Link,
+    Store,
+    from_toml,
+    to_toml,
+)
 from graphwright.simulate.communication import (
     Table,
     analytic,
@@ -51,6 +62,16 @@ def traffic(cluster, kind, spans, loads, nbytes=None, contenders=1) -> Traffic:
 def test_a_message_waits_for_its_link():
     sent = traffic(NODES, "send", (1, 2), {"gpu 0 out": 10**7, "gpu 1 in": 10**7})
     assert analytic(sent) == pytest.approx(1e-6 + 1e-3)
+
+
+def test_transfers_reach_a_share_of_what_a_level_carries():
+    levels = NODES.levels[0], replace(NODES.levels[1], efficiency=0.8)
+    part = replace(NODES, levels=levels)
+    loads = {"gpu 0 out": 10**7, "gpu 1 in": 10**7}
+    assert analytic(traffic(part, "send", (1, 2), loads)) == pytest.approx(1e-6 + 1e-3 / 0.8)
+    assert part.hash != NODES.hash
+    again = from_toml(to_toml(part), "part.toml")
+    assert again == part and again.hash == part.hash
 
 
 def test_a_message_between_nodes_waits_for_the_outermost_level_alone():
