@@ -28,7 +28,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 import graphwright as gw
 from graphwright.frozen import FrozenDict
@@ -297,32 +301,59 @@ def token_loss(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def narrow_loss(logits: Tensor, tokens: Tensor) -> Tensor:
-    """The same on logits as they are: a fused kernel holds no copy of them in float32."""
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    """The same on logits as they are, which the backward pass overwrites: a fused kernel holds no
+    other copy of them."""
+    wanted = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return (logits.logsumexp(-1) - wanted).float().mean()
 
 
 class Checkpointed(nn.Module):
-    """A layer that is run again in the backward pass."""
+    """A layer that is run again in the backward pass, or what of it is not kept."""
 
-    def __init__(self, layer: nn.Module) -> None:
+    def __init__(self, layer: nn.Module, keeping: Callable[[], Any] | None) -> None:
         super().__init__()
-        self.layer = layer
+        self.layer, self.options = layer, {} if keeping is None else {"context_fn": keeping}
 
     def forward(self, *given: Tensor) -> Any:
-        return checkpoint(self.layer, *given, use_reentrant=False)
+        return checkpoint(self.layer, *given, use_reentrant=False, **self.options)
+
+
+def keep_heavy_operators() -> Any:
+    """Keep every second product and attention, as torchtitan does where it selects by operator."""
+    products = {False: 0, True: 0}
+
+    def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        kept = "dot_product" in str(op)
+        if op is torch.ops.aten.mm.default:
+            products[context.is_recompute] += 1
+            kept = products[context.is_recompute] % 2 == 1
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+CHECKPOINTED = {
+    "full": 1,
+    "all": 1,
+    "every layer": 1,
+    "every second layer": 2,
+    "selective layer": 2,
+}
 
 
 def _checkpoint(model: nn.Module, run: Run) -> None:
     words = run.checkpointing.lower()
     if words in ("", "none", "no"):
         return
-    every = {"full": 1, "all": 1, "every layer": 1, "every second layer": 2}.get(words)
+    by_operator = words == "selective op"
+    every = 1 if by_operator else CHECKPOINTED.get(words)
     if every is None:
         raise UnknownRow(f"{run.id}: activation checkpointing {words!r} is not known here")
     layers = model.layers
     assert isinstance(layers, nn.ModuleList)
     for number in range(every - 1, len(layers), every):
-        layers[number] = Checkpointed(layers[number])
+        keeping = keep_heavy_operators if by_operator else None
+        layers[number] = Checkpointed(layers[number], keeping)
 
 
 def _first(table: tuple[tuple[str, str], ...], words: str, place: str) -> str:

@@ -4,7 +4,8 @@ A row is one run: a model, a batch, a machine, a way to split it and what was me
 source (data/published_runs.csv; `--data` reads another file of that form). Each is captured,
 planned by the same recipe and simulated on the preset of its machine; kernels are those of a
 compiler, or PyTorch's own where the run was eager. No factor belongs to a row, but efficiencies were
-chosen with these rows in sight (decision 22): only other runs test them.
+chosen with these rows in sight (decisions 22 and 27): only other runs test them, such as those of
+data/held_out_runs.csv.
 
 Targets: time within 15% on 8 of 10 rows and within 30% on all; tokens/s/GPU kept from 8 to 128 GPUs
 within 5%; memory within 15% where it is published; no run that ran is said not to fit.
