@@ -59,7 +59,6 @@ from graphwright.tasks import (
     Traffic,
     assemble_blocks,
     blocks,
-    resting,
     staged_bytes,
 )
 
@@ -145,8 +144,7 @@ class Lowered:
         """Where every input lives between steps, and where every result is."""
         shardings = {name: self.expansion.source(name) for name in self.graph.inputs}
         for name in sorted(self.expansion.facts.results):
-            source = self.expansion.source(name)
-            shardings[name] = resting(source) if source.is_partial else source
+            shardings[name] = self.expansion.result(name)
         return shardings
 
     @cached_property

@@ -5,13 +5,15 @@
                     {"choices": [], "devices": [3], "shape": [], "nodes": ["mm"]}],
      "inputs": {"fc.weight": {"placements": ["S0", "R", "R"]}},
      "keep": {"fc.weight": "before"},
+     "results": {"logits": {"placements": ["S0", "S0", "S0"]}},
      "algorithm": "data", "seed": 0, "made_by": "0.1.0",
      "figures": {"time": 0.0125, "memory": 14500000000, ...}}
 
 The cluster is there as its TOML text. Nodes with equal strategies share an entry. Reading checks
 every field; nothing in a file is executed. Version 1 had neither "keep" nor "figures". "passes" are
 those that made the graph from the captured one, {"name": ..., "options": ...} each; they are left
-out if that is "unmerge" alone, as it was before there was the field.
+out if that is "unmerge" alone, and "results" if there are none, as it was before there were the
+fields.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ Kept = Literal["before", "after"]
 KEPT: tuple[Kept, ...] = ("before", "after")
 _FIELDS = ("format", "version", "graph", "cluster")
 _BODY = ("algorithm", "seed", "made_by", "strategies", "inputs")
-_BODY_SINCE_2 = ("keep", "figures", "passes")
+_BODY_SINCE_2 = ("keep", "figures", "passes", "results")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,8 @@ class Plan:
     reader needs it. `keep` says which copy of a tensor that the forward pass moves is kept for the
     rest of the step (TensorOpt section 4, tensor reuse): the one "before" it was moved, or the one
     "after"; the other is moved again when it is needed. Of a tensor that is not named both are
-    kept.
+    kept. `results` says where results are that are made as terms; one that is not named is added up
+    on all devices that have terms of it.
     `figures` is what was predicted. `passes` made the graph from the captured one.
     """
 
@@ -82,12 +85,14 @@ class Plan:
     keep: Mapping[str, Kept] = field(default_factory=dict)
     figures: Figures | None = None
     passes: tuple[PassRecord, ...] = UNMERGED
+    results: Mapping[str, Sharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passes", tuple(self.passes))
         object.__setattr__(self, "strategies", MappingProxyType(dict(self.strategies)))
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
         object.__setattr__(self, "keep", FrozenDict(self.keep))
+        object.__setattr__(self, "results", FrozenDict(self.results))
 
     def strategy(self, name: str) -> Strategy:
         """The strategy of a node."""
@@ -136,6 +141,7 @@ def make_plan(
     *,
     inputs: Mapping[str, Sharding] | None = None,
     keep: Mapping[str, Kept] | None = None,
+    results: Mapping[str, Sharding] | None = None,
     algorithm: str = "given",
     seed: int | None = None,
 ) -> Plan:
@@ -147,6 +153,7 @@ def make_plan(
         },
         inputs=inputs or {},
         keep=keep or {},
+        results=results or {},
         cluster=cluster,
         graph_hash=graph.hash,
         algorithm=algorithm,
@@ -188,24 +195,40 @@ def check_plan(plan: Plan, graph: Graph) -> None:
                 f"{name}: {len(strategy.choices)} choices ({strategy}), but {cluster.name} has "
                 f"{len(axes)} axes: {axes}"
             )
-    given = frozenset(graph.inputs)
-    homes: set[tuple[Sharding, TensorType]] = set()
-    for name, sharding in plan.inputs.items():
+    results = frozenset(graph.outputs) - frozenset(graph.updates.values())
+    _check_homes("input", frozenset(graph.inputs), plan.inputs, cluster, graph)
+    _check_homes("result", results, plan.results, cluster, graph)
+    for name, kept in plan.keep.items():
+        check_keep(name, kept, graph)
+
+
+def _check_homes(
+    what: str,
+    names: frozenset[str],
+    homes: Mapping[str, Sharding],
+    cluster: Cluster,
+    graph: Graph,
+) -> None:
+    """Refuse places where inputs, or results, cannot be between steps."""
+    checked: set[tuple[Sharding, TensorType]] = set()
+    for name, sharding in homes.items():
         if not isinstance(sharding, Sharding):
             raise InvalidStrategy(f"{name}: {sharding!r} is no sharding")
-        if name not in given:
-            raise PlanMismatch(f"the plan places {name!r}, which is not an input of the graph")
-        if (sharding, graph.tensors[name].type) in homes:
+        if name not in names:
+            article = "an" if what == "input" else "a"
+            raise PlanMismatch(
+                f"the plan places {name!r}, which is not {article} {what} of the graph"
+            )
+        type = graph.tensors[name].type
+        if (sharding, type) in checked:
             continue
-        homes.add((sharding, graph.tensors[name].type))
+        checked.add((sharding, type))
         _check_devices(sharding.mesh, cluster, name)
-        check_sharding(sharding, graph.tensors[name].type, name)
+        check_sharding(sharding, type, name)
         if sharding.is_partial:
             raise InvalidStrategy(f"{name} cannot live as terms between steps: {sharding}")
         if sharding.pieces:
             raise InvalidStrategy(f"{name} lives in even parts between steps; leave its pieces out")
-    for name, kept in plan.keep.items():
-        check_keep(name, kept, graph)
 
 
 def check_keep(name: str, kept: object, graph: Graph) -> None:
@@ -291,20 +314,24 @@ def body_to_json(plan: Plan) -> dict[str, Any]:
         if strategy.mesh is not None:
             entry |= _mesh_json(strategy.mesh)
         entries.append(entry | {"nodes": nodes})
-    inputs = {
-        name: {"placements": [str(p) for p in sharding.placements]} | _mesh_json(sharding.mesh)
-        for name, sharding in plan.inputs.items()
-    }
     passes = {} if plan.passes == UNMERGED else {"passes": passes_to_json(plan.passes)}
+    results = {"results": _homes_json(plan.results)} if plan.results else {}
     return {
         "algorithm": plan.algorithm,
         "seed": plan.seed,
         "made_by": plan.made_by,
         "strategies": entries,
-        "inputs": inputs,
+        "inputs": _homes_json(plan.inputs),
         "keep": dict(plan.keep),
         "figures": None if plan.figures is None else plan.figures.to_json(),
-    } | passes
+    } | passes | results  # fmt: skip
+
+
+def _homes_json(homes: Mapping[str, Sharding]) -> dict[str, Any]:
+    return {
+        name: {"placements": [str(p) for p in sharding.placements]} | _mesh_json(sharding.mesh)
+        for name, sharding in homes.items()
+    }
 
 
 def _mesh_json(mesh: Mesh) -> dict[str, Any]:
@@ -352,7 +379,7 @@ def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
         raise PlanFormatError(str(error)) from None
     return Plan(
         strategies=_strategies(body),
-        inputs=_inputs(body),
+        inputs=_homes(body, "inputs"),
         cluster=cluster,
         graph_hash=graph_hash,
         algorithm=read_field(body, "algorithm", str),
@@ -361,6 +388,7 @@ def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
         keep=keep,
         figures=None if figures is None else Figures.from_json(figures),
         passes=passes,
+        results=_homes(body, "results") if "results" in body else {},
     )
 
 
@@ -383,17 +411,17 @@ def _strategies(body: Mapping[str, Any]) -> dict[str, Strategy]:
     return strategies
 
 
-def _inputs(body: Mapping[str, Any]) -> dict[str, Sharding]:
-    inputs: dict[str, Sharding] = {}
-    for name, entry in read_field(body, "inputs", dict).items():
+def _homes(body: Mapping[str, Any], field: str) -> dict[str, Sharding]:
+    homes: dict[str, Sharding] = {}
+    for name, entry in read_field(body, field, dict).items():
         try:
             words = read_field(entry, "placements", list)
             refuse_unknown(entry, ("placements", "devices", "shape"))
             placements = tuple(parse_placement(_text(w)) for w in words)
-            inputs[name] = Sharding(_mesh(entry), placements)
+            homes[name] = Sharding(_mesh(entry), placements)
         except (InvalidStrategy, PlanFormatError) as error:
-            raise PlanFormatError(f"inputs.{name}: {error}") from error
-    return inputs
+            raise PlanFormatError(f"{field}.{name}: {error}") from error
+    return homes
 
 
 def _mesh(entry: Mapping[str, Any]) -> Mesh:

@@ -4,6 +4,7 @@ r"""What a plan makes of a graph: where parts of operators are, and which copies
     needs(t)          the shardings in which it is needed: by its readers, and, as the new value of
                       an input, where that lives; readers that need the same share one copy
     reading(t, ...)   the copy that one of its readers reads
+    result(t)         where a result is in the end: what the step returns has no terms left
 
 That copy, or the source itself, is held from the forward pass to the backward pass. A plan's `keep`
 says which of them is, and the other one is brought back when a node behind the forward pass, a
@@ -76,6 +77,7 @@ class Expansion:
         self.fused = facts.fused(fusion_of(costs))
         self.mesh = whole_mesh(self.cluster)
         self.given: Mapping[str, Sharding] = plan.inputs
+        self.returned: Mapping[str, Sharding] = plan.results
         self.keep: Mapping[str, Kept] = {}
         self.reused: frozenset[str] = frozenset()
         self._reuses: dict[str, _Reuse] = {}
@@ -156,9 +158,16 @@ class Expansion:
                 again[needed] = min(again.get(needed, first[0]), *first)
         for replaced in facts.replaces.get(name, ()):
             needs.setdefault((self.source(replaced), 0), None)
-        if name in facts.results and self.source(name).is_partial:  # what the step returns is whole
-            needs.setdefault((resting(self.source(name)), 0), None)
+        if name in facts.results and self.source(name).is_partial:
+            needs.setdefault((self.result(name), 0), None)
         return needs | {(needed, 1): first for needed, first in again.items()}
+
+    def result(self, name: str) -> Sharding:
+        """Where a result is when the step is done: as it was made, or added up from its terms."""
+        source = self.source(name)
+        if not source.is_partial:
+            return source
+        return self.returned.get(name) or resting(source)
 
     # -- which copies are kept --------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ def test_every_field_comes_back(tmp_path):
         },
         inputs={"x": Sharding(whole_mesh(CLUSTER), (Split(1), Replicated()))},
         keep={"w": "before", "mm": "after"},
+        results={GRAPH.outputs[0]: Sharding(whole_mesh(CLUSTER), (Split(0), Split(1)))},
         algorithm="by hand",
         seed=11,
     )

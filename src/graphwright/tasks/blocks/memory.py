@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.plans import CATEGORIES, Sharding, Values
-from graphwright.tasks.expansion import Copy, Expansion, resting
+from graphwright.tasks.expansion import Copy, Expansion
 
 Ints = NDArray[np.int32]
 NO_VALUE = -1
@@ -105,9 +105,7 @@ class MemoryLayout:
             self.born.add(values, np.full(len(values), num_tasks, dtype=np.int32))
         updates, source = self.x.facts.graph.updates, self.x.source
         left = [Copy(updates[old], source(old), 0) for old in self.replaced]
-        for name in self.x.facts.results:
-            sharding = source(name)
-            left.append(Copy(name, resting(sharding) if sharding.is_partial else sharding, 0))
+        left += [Copy(name, self.x.result(name), 0) for name in self.x.facts.results]
         for copy in left:  # what the step leaves is there until its end
             values = self.values_of[copy]
             self.used.add(values, np.full(len(values), num_tasks, dtype=np.int32))
