@@ -1,0 +1,174 @@
+"""The ways to choose tilings, as values in a registry.
+
+exact      the least bytes of all tilings, by elimination (OptCNN section 5); within a budget for
+           duplicates, by frontier tracking (TensorOpt section 3)
+greedy     Spartan's smart tiling
+rows       every array by rows, each operator as is best for that
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import ClassVar, TypeVar, dataclass_transform
+
+from graphwright.errors import DoesNotFit, InvalidOption
+from graphwright.partition.estimate import Assignment
+from graphwright.partition.search import least, track
+from graphwright.partition.tiling.bounds import prune
+from graphwright.partition.tiling.greedy import smart_tiling
+from graphwright.partition.tiling.problem import TilingGraph, make_problem
+from graphwright.partition.tiling.space import Tilings
+from graphwright.partition.tiling.workers import Sides
+from graphwright.plans import Partial, Replicated, Sharding, Split
+
+Made = TypeVar("Made", bound="TilingAlgorithm")
+_SLACK = 1.0
+"""Bytes by which preferences among tilings that take the same may differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A tiling for every variable, and whether no other takes fewer bytes."""
+
+    tilings: list[int]
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TilingAlgorithm(ABC):
+    """A way to choose tilings; its fields are its options, `whose` it is."""
+
+    name: ClassVar[str]
+    whose: ClassVar[str]
+
+    @classmethod
+    def summary(cls) -> str:
+        """What it does, in one line."""
+        return (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
+
+    @abstractmethod
+    def choose(self, graph: TilingGraph, memory: float) -> Chosen:
+        """A tiling for every variable, with duplicates of at most `memory` bytes on a worker."""
+
+
+TILING_ALGORITHMS: dict[str, type[TilingAlgorithm]] = {}
+"""Every way to choose tilings, by its name."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def tiling_algorithm(name: str, *, whose: str) -> Callable[[type[Made]], type[Made]]:
+    """Make a class a frozen dataclass, and register it."""
+
+    def register(cls: type[Made]) -> type[Made]:
+        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made.name, made.whose = name, whose
+        TILING_ALGORITHMS[name] = made
+        return made
+
+    return register
+
+
+def find_tiling_algorithm(algorithm: TilingAlgorithm | str) -> TilingAlgorithm:
+    """An algorithm by its name, with its default options."""
+    if isinstance(algorithm, TilingAlgorithm):
+        return algorithm
+    known = TILING_ALGORITHMS.get(algorithm)
+    if known is None:
+        names = ", ".join(TILING_ALGORITHMS)
+        raise InvalidOption(f"no way to choose tilings is called {algorithm!r}; one of {names}")
+    return known()
+
+
+@tiling_algorithm("exact", whose="OptCNN, TensorOpt")
+class ExactTiling(TilingAlgorithm):
+    """The least bytes of all tilings. The default.
+
+    First with one choice for all sides of the grid, which is soon solved and bounds what the best
+    can take; then with all tilings that may keep the bound. `limit` is how many sums one step of
+    the search may take: where a graph is too wide for that, the search is a heuristic and says so.
+    """
+
+    limit: int = 4_000_000
+
+    def choose(self, graph: TilingGraph, memory: float) -> Chosen:
+        limited = not isinf(memory)
+        problem = make_problem(graph, count_duplicates=limited)
+        count = len(graph.tilings)
+        bound = inf
+        if len(graph.sides) > 1:
+            uniform = {v: _uniform(tilings, graph.sides) for v, tilings in enumerate(graph.tilings)}
+            restricted = make_problem(graph.restricted(uniform), count_duplicates=limited)
+            first = least(restricted, limit=self.limit)
+            if first.memory <= memory:
+                bound = first.time + _SLACK
+        pruned = prune(problem, bound)
+        if not limited:
+            solution = least(pruned.problem, limit=self.limit)
+            return Chosen(tilings=pruned.original(solution.choices)[:count], exact=solution.exact)
+        tracked = track(pruned.problem, limit=self.limit, threads=1)
+        fitting: list[Assignment] = [p for p in tracked.points if p.memory <= memory]
+        if not fitting:
+            smallest = least(problem, inf)
+            raise DoesNotFit(
+                f"no tilings keep duplicates within {memory:,.0f} bytes on a worker; the fewest "
+                f"take {smallest.memory:,.0f}: allow that much, or use more workers",
+                limit=int(memory),
+                needed=int(smallest.memory),
+            )
+        best = min(fitting, key=lambda point: point.time)
+        return Chosen(tilings=pruned.original(best.choices)[:count], exact=tracked.exact)
+
+
+def _uniform(tilings: Tilings, sides: Sides) -> list[int]:
+    """The tilings with one choice for all sides; all of them if there is none."""
+    axes = tuple(side[0] for side in sides)
+    rows = (
+        [s.choices for s in tilings.strategies]
+        if tilings.strategies
+        else [tilings.made[0][n].placements for n in range(len(tilings))]
+    )
+    uniform = [n for n, row in enumerate(rows) if len({row[axis] for axis in axes}) == 1]
+    return uniform or list(range(len(tilings)))
+
+
+@tiling_algorithm("greedy", whose="Spartan")
+class SmartTiling(TilingAlgorithm):
+    """Greedily, what touches most others first, looking through views."""
+
+    lookahead: int = 0
+
+    def choose(self, graph: TilingGraph, memory: float) -> Chosen:
+        return Chosen(tilings=smart_tiling(graph, memory, self.lookahead))
+
+
+@tiling_algorithm("rows", whose="what distributed arrays do without hints")
+class RowTiling(TilingAlgorithm):
+    """Every array by rows, each operator as is best for that.
+
+    Views show rows as they are.
+    """
+
+    def choose(self, graph: TilingGraph, memory: float) -> Chosen:
+        kept: dict[int, list[int]] = {}
+        for variable, tilings in enumerate(graph.tilings):
+            if graph.is_view(variable):
+                kept[variable] = list(range(len(tilings)))
+                continue
+            by_rows = [
+                tiling
+                for tiling in range(len(tilings))
+                if all(_by_rows(made[tiling]) for made in tilings.made)
+            ]
+            kept[variable] = by_rows or list(range(len(tilings)))
+        solution = least(make_problem(graph.restricted(kept)))
+        chosen = solution.choices[: len(graph.tilings)].tolist()
+        return Chosen(tilings=[kept[variable][tiling] for variable, tiling in enumerate(chosen)])
+
+
+def _by_rows(sharding: Sharding) -> bool:
+    """Whether an array is in rows, or terms of it are still to be added up."""
+    kinds = set(sharding.placements)
+    return kinds <= {Split(0), Partial("sum")} or kinds == {Replicated()}
