@@ -2,7 +2,7 @@
 greedy."""
 
 from graphwright.partition.search.annealing import Annealed, anneal
-from graphwright.partition.search.elimination import least
+from graphwright.partition.search.elimination import least, work_of
 from graphwright.partition.search.frontier import TRACKING, Tracked, find_candidates, track
 from graphwright.partition.search.greedy import greedy, largest_of_groups
 from graphwright.partition.search.narrow import narrow

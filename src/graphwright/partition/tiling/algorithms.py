@@ -14,10 +14,19 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import ClassVar, TypeVar, dataclass_transform
 
+import numpy as np
+
 from graphwright.errors import DoesNotFit, InvalidOption
-from graphwright.partition.estimate import Assignment
-from graphwright.partition.search import least, track
-from graphwright.partition.tiling.bounds import prune
+from graphwright.partition.estimate import Assignment, Problem
+from graphwright.partition.search import least, track, work_of
+from graphwright.partition.tiling.bounds import (
+    Pruned,
+    complete,
+    diffuse,
+    nearest,
+    prune,
+    within,
+)
 from graphwright.partition.tiling.greedy import smart_tiling
 from graphwright.partition.tiling.problem import TilingGraph, make_problem
 from graphwright.partition.tiling.space import Tilings
@@ -27,6 +36,10 @@ from graphwright.plans import Partial, Replicated, Sharding, Split
 Made = TypeVar("Made", bound="TilingAlgorithm")
 _SLACK = 1.0
 """Bytes by which preferences among tilings that take the same may differ."""
+_ROUNDS = 20
+"""How often costs are passed on."""
+_WIDTH = 24
+"""How many of a variable's tilings are looked at where all would be too many, or fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,28 +100,58 @@ class ExactTiling(TilingAlgorithm):
     """The least bytes of all tilings. The default.
 
     First with one choice for all sides of the grid, which is soon solved and bounds what the best
-    can take; then with all tilings that may keep the bound. `limit` is how many sums one step of
-    the search may take: where a graph is too wide for that, the search is a heuristic and says so.
+    can take; then with all tilings that may keep the bound. Where that takes more than `work` sums,
+    bounds are made tighter; where it still does, each operator has but its most promising tilings,
+    and the plan does not say that it is exact.
     """
 
-    limit: int = 4_000_000
+    work: int = 3_000_000
 
     def choose(self, graph: TilingGraph, memory: float) -> Chosen:
         limited = not isinf(memory)
         problem = make_problem(graph, count_duplicates=limited)
         count = len(graph.tilings)
-        bound = inf
-        if len(graph.sides) > 1:
-            uniform = {v: _uniform(tilings, graph.sides) for v, tilings in enumerate(graph.tilings)}
-            restricted = make_problem(graph.restricted(uniform), count_duplicates=limited)
-            first = least(restricted, limit=self.limit)
-            if first.memory <= memory:
-                bound = first.time + _SLACK
-        pruned = prune(problem, bound)
-        if not limited:
-            solution = least(pruned.problem, limit=self.limit)
-            return Chosen(tilings=pruned.original(solution.choices)[:count], exact=solution.exact)
-        tracked = track(pruned.problem, limit=self.limit, threads=1)
+        if len(graph.sides) < 2 and not limited and work_of(problem) <= self.work:
+            solution = least(problem)
+            return Chosen(tilings=solution.choices[:count].tolist(), exact=solution.exact)
+        uniform = {v: _uniform(tilings, graph.sides) for v, tilings in enumerate(graph.tilings)}
+        restricted = make_problem(graph.restricted(uniform), count_duplicates=limited)
+        first = least(restricted)
+        known = [uniform[v][c] for v, c in enumerate(first.choices[:count].tolist())]
+        if limited:
+            bound = first.time if first.memory <= memory else inf
+            best, exact = self._within(problem, bound, memory)
+            return Chosen(tilings=best[:count], exact=exact)
+        left, exact = self._narrowed(problem, first.time + _SLACK, known)
+        solution = least(left.problem)
+        exact = exact and solution.exact
+        return Chosen(tilings=left.original(solution.choices)[:count], exact=exact)
+
+    def _narrowed(self, problem: Problem, bound: float, known: list[int]) -> tuple[Pruned, bool]:
+        """What is left to choose from, and whether the best is there."""
+        left = prune(problem, bound)
+        if work_of(left.problem) <= self.work:
+            return left, True
+        costs = diffuse(left.problem, bound, _ROUNDS)
+        left = left.only(kept := within(costs, bound))
+        if work_of(left.problem) <= self.work:
+            return left, True
+        costs = [own[numbers] for own, numbers in zip(costs, kept, strict=True)]
+        at = [
+            int(np.flatnonzero(numbers == number)[0])
+            for numbers, number in zip(left.kept, complete(problem, known), strict=True)
+        ]
+        width = _WIDTH
+        while True:
+            narrow = left.only(nearest(costs, at, width))
+            if work_of(narrow.problem) <= self.work or width == 1:
+                return narrow, False
+            width = width * 2 // 3
+
+    def _within(self, problem: Problem, bound: float, memory: float) -> tuple[list[int], bool]:
+        """The fewest bytes within a budget for duplicates."""
+        left = prune(problem, bound + _SLACK)
+        tracked = track(left.problem, limit=10 * self.work, threads=1)
         fitting: list[Assignment] = [p for p in tracked.points if p.memory <= memory]
         if not fitting:
             smallest = least(problem, inf)
@@ -119,7 +162,7 @@ class ExactTiling(TilingAlgorithm):
                 needed=int(smallest.memory),
             )
         best = min(fitting, key=lambda point: point.time)
-        return Chosen(tilings=pruned.original(best.choices)[:count], exact=tracked.exact)
+        return left.original(best.choices), tracked.exact
 
 
 def _uniform(tilings: Tilings, sides: Sides) -> list[int]:

@@ -45,7 +45,7 @@ from graphwright.plans import Sharding, local_bytes
 from graphwright.tasks import GraphFacts
 
 MOST_COPIES = 3
-MOST_SETS = 1024
+MOST_SETS = 200
 """If an array has more sets of layouts than this, its sets are smaller."""
 
 

@@ -158,7 +158,7 @@ def test_a_wide_graph_is_said_not_to_be_exact():
         for i, a in enumerate(names)
         for b in turned[i + 1 :]
     ]
-    plan = plan_tilings(made.build(sums), 4, algorithm=ExactTiling(limit=10_000))
+    plan = plan_tilings(made.build(sums), 4, algorithm=ExactTiling(work=10_000))
     assert not plan.exact
     assert "least" not in repr(plan)
 

@@ -13,11 +13,17 @@ The variable to fix is the one without which the widest step of the elimination 
 from __future__ import annotations
 
 from graphwright.partition.estimate import Problem
-from graphwright.partition.search.elimination.circuit import Domains, scopes_of
+from graphwright.partition.search.elimination.circuit import Domains, all_configurations, scopes_of
 from graphwright.partition.search.elimination.order import Method, Scope, find_order
 
 CANDIDATES = 12
 """How many variables, those with most neighbours, are considered."""
+
+
+def work_of(problem: Problem, method: Method = "ldp") -> int:
+    """How many products eliminating all variables makes."""
+    sizes, scopes = scopes_of(problem, all_configurations(problem))
+    return find_order(sizes, scopes, method).total
 
 
 def choose_fixed(problem: Problem, domains: Domains, method: Method, limit: int) -> tuple[int, ...]:
