@@ -105,7 +105,7 @@ class ExactTiling(TilingAlgorithm):
     and the plan does not say that it is exact.
     """
 
-    work: int = 3_000_000
+    work: int = 30_000_000
 
     def choose(self, graph: TilingGraph, memory: float) -> Chosen:
         limited = not isinf(memory)

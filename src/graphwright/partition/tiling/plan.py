@@ -49,7 +49,8 @@ class TilingPlan:
     copies         the other layouts in which operators need it, each brought once
     received       bytes that workers receive from others, by the operator that they are for
     duplicates     bytes on the fullest worker of layouts beyond the smallest of each array
-    exact          whether no other tilings take fewer bytes
+    exact          whether no other tilings take fewer bytes, of all in which an array is needed in
+                   no more layouts than three operators ask for
     seconds        how long planning took
     """
 

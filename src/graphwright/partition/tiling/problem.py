@@ -10,8 +10,8 @@ and each array that several operators read.
 
 A copy in one layout serves all operators that need it, so what an array costs depends on the set of
 layouts in which it is needed: that set is a variable of its own (Spartan section 2.3.4,
-duplication). It has at most `MOST_COPIES` layouts. `memory` counts duplicates: what a worker holds
-of an array's layouts beyond the smallest.
+duplication). It has what at most `MOST_COPIES` readers need. `memory` counts duplicates: what a
+worker holds of an array's layouts beyond the smallest.
 
 Times are bytes received. Tilings that take the same are told apart by less than a byte in all:
 those listed first are preferred.
@@ -22,7 +22,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +47,7 @@ from graphwright.plans import Sharding, local_bytes
 from graphwright.tasks import GraphFacts
 
 MOST_COPIES = 3
-MOST_SETS = 200
+MOST_SETS = 700
 """If an array has more sets of layouts than this, its sets are smaller."""
 
 
@@ -336,16 +338,16 @@ class _Tables:
         self.pairs[u, v] = time, memory
 
 
-def _unions(needed: Sequence[tuple[frozenset[Sharding], ...]]) -> tuple[frozenset[Sharding], ...]:
-    """Sets of layouts that serve all readers, from the layouts that they may need."""
-    layouts = tuple(
-        dict.fromkeys(layout for own in needed for one in own for layout in sorted(one, key=str))
-    )
-    least = max(min(len(one) for one in own) for own in needed)
-    unions: list[frozenset[Sharding]] = []
-    for count in range(max(MOST_COPIES, least) + 1):
-        more = [frozenset(some) for some in combinations(layouts, count)]
-        if count > least and len(unions) + len(more) > MOST_SETS:
+@lru_cache(maxsize=1024)
+def _unions(needed: tuple[tuple[frozenset[Sharding], ...], ...]) -> tuple[frozenset[Sharding], ...]:
+    """Sets of layouts that serve all readers: unions of what some of them need."""
+    units = tuple(dict.fromkeys(one for own in needed for one in own))
+    unions: dict[frozenset[Sharding], None] = {}
+    for count in range(1, min(len(units), max(MOST_COPIES, len(needed))) + 1):
+        if unions and (count > MOST_COPIES or comb(len(units), count) > MOST_SETS):
             break
-        unions += [u for u in more if all(any(one <= u for one in own) for own in needed)]
+        for some in combinations(units, count):
+            union = some[0].union(*some[1:])
+            if union not in unions and all(any(one <= union for one in own) for own in needed):
+                unions[union] = None
     return tuple(unions)
