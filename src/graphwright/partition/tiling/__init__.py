@@ -16,6 +16,7 @@ from graphwright.partition.tiling.algorithms import (
     SmartTiling,
     TilingAlgorithm,
 )
+from graphwright.partition.tiling.explain import explain_tilings, spell_tiles
 from graphwright.partition.tiling.feedback import Feedback
 from graphwright.partition.tiling.plan import TilingPlan, plan_tilings
 from graphwright.partition.tiling.problem import TilingGraph, make_problem, make_tiling_graph

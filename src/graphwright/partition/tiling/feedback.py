@@ -48,12 +48,10 @@ class Feedback:
         )
         return {i: self.observed[call] for i, call in calls if call in self.observed}
 
-    def after(
-        self, graph: Graph | GraphFacts, plan: TilingPlan, updates: Mapping[str, float]
-    ) -> Feedback:
+    def after(self, plan: TilingPlan, updates: Mapping[str, float]) -> Feedback:
         """The feedback with what a run of a plan took: for operators by their names, the bytes that
         workers received to add up their terms."""
-        facts = facts_of(graph)
+        facts = facts_of(plan.graph)
         observed = dict(self.observed)
         for name, nbytes in updates.items():
             i = facts.position.get(name)
@@ -61,7 +59,7 @@ class Feedback:
                 raise PlanMismatch(f"updates has {name!r}, which is no operator of the graph")
             if not nbytes >= 0:
                 raise InvalidOption(f"updates: {name}: {nbytes!r} is no number of bytes")
-            planned = plan.update_bytes(facts, name)
+            planned = plan.update_bytes(name)
             if planned > 0:
                 call = (facts.graph.nodes[i].op, facts.attrs[i], facts.types[i])
                 observed[call] = nbytes / planned

@@ -24,6 +24,7 @@ from graphwright.partition.tiling.algorithms import (
     TilingAlgorithm,
     find_tiling_algorithm,
 )
+from graphwright.partition.tiling.explain import explain_tilings
 from graphwright.partition.tiling.feedback import Feedback
 from graphwright.partition.tiling.problem import Array, TilingGraph, make_tiling_graph
 from graphwright.partition.tiling.space import SMALL
@@ -48,16 +49,19 @@ class TilingPlan:
     shardings      where each tensor is made, or, for an input, lies
     copies         the other layouts in which operators need it, each brought once
     received       bytes that workers receive from others, by the operator that they are for
+    moved          the same by tensor: what bringing it to its copies takes
     duplicates     bytes on the fullest worker of layouts beyond the smallest of each array
     exact          whether no other tilings take fewer bytes, of all in which an array is needed in
                    no more layouts than three operators ask for
     seconds        how long planning took
     """
 
+    graph: Graph
     plan: Plan
     shardings: Mapping[str, Sharding]
     copies: Mapping[str, tuple[Sharding, ...]]
     received: Mapping[str, int]
+    moved: Mapping[str, int]
     duplicates: int
     algorithm: str
     exact: bool
@@ -76,16 +80,18 @@ class TilingPlan:
         """How an operator is split, by the name of its node."""
         return self.plan.strategy(node)
 
-    def update_bytes(self, graph: Graph | GraphFacts, node: str) -> int:
+    def update_bytes(self, node: str) -> int:
         """The bytes that adding up the terms of an operator's results takes, if they fill them."""
-        facts = facts_of(graph)
-        outputs = facts.graph.nodes[facts.position[node]].outputs
+        made = self.graph.producer(node)
         return sum(
-            received(self.plan.cluster, facts.graph.tensors[name].type, self.shardings[name], copy)
-            for name in outputs
+            self.moved[name]
+            for name in (() if made is None else made.outputs)
             if self.shardings[name].is_partial
-            for copy in self.copies[name]
         )
+
+    def explain(self) -> str:
+        """Every array with its tiles, the copies of it, and the bytes that they cost."""
+        return explain_tilings(self)
 
     def __repr__(self) -> str:
         least = ", the least there is" if self.exact else ""
@@ -201,6 +207,7 @@ def _make_plan(graph: TilingGraph, chosen: list[int], name: str) -> TilingPlan:
     shardings: dict[str, Sharding] = {}
     copies: dict[str, tuple[Sharding, ...]] = {}
     counted = {node.name: 0 for node in nodes}
+    moved = dict.fromkeys(facts.graph.tensors, 0)
     duplicates = 0
     results: dict[str, Sharding] = {}
     for array in graph.arrays:
@@ -217,7 +224,9 @@ def _make_plan(graph: TilingGraph, chosen: list[int], name: str) -> TilingPlan:
             results[array.name] = _result(graph, array, source, first_reader)
             first_reader.setdefault(results[array.name], nodes[made[0]].name)
         for needed, node in first_reader.items():
-            counted[node] += received(graph.cluster, array.type, source, needed)
+            nbytes = received(graph.cluster, array.type, source, needed)
+            counted[node] += nbytes
+            moved[array.name] += nbytes
         shardings[array.name] = source
         copies[array.name] = tuple(s for s in first_reader if s != source)
     plan = make_plan(
@@ -229,10 +238,12 @@ def _make_plan(graph: TilingGraph, chosen: list[int], name: str) -> TilingPlan:
         algorithm=name,
     )
     return TilingPlan(
+        graph=facts.graph,
         plan=plan,
         shardings=FrozenDict(shardings),
         copies=FrozenDict(copies),
         received=FrozenDict(counted),
+        moved=FrozenDict(moved),
         duplicates=duplicates,
         algorithm=name,
         exact=False,

@@ -10,6 +10,7 @@ from graphwright.partition.tiling import (
     Feedback,
     plan_tilings,
     sides_of,
+    spell_tiles,
     worker_cluster,
 )
 from graphwright.plans import Plan, Sharding, check_plan, whole_mesh
@@ -169,19 +170,55 @@ def test_feedback_makes_updates_cheaper():
     first = plan_tilings(graph, 2)
     assert str(first.strategy("z")) != "k"
     forced = plan_tilings(product(1024, 1 << 20, 1024), 2)
-    seen = Feedback().after(product(1024, 1 << 20, 1024), forced, {"z": forced.nbytes / 10})
+    seen = Feedback().after(forced, {"z": forced.nbytes / 10})
     assert list(seen.observed.values()) == [0.1]
     call = next(iter(seen.observed))
     facts_of_first = {(call[0], call[1], _types(graph)): 0.1}
     second = plan_tilings(graph, 2, feedback=Feedback(facts_of_first))
     assert str(second.strategy("z")) == "k"
     with pytest.raises(PlanMismatch, match="no operator of the graph"):
-        Feedback().after(graph, first, {"w": 1.0})
+        Feedback().after(first, {"w": 1.0})
     with pytest.raises(InvalidOption, match="no number of bytes"):
-        Feedback().after(graph, first, {"z": -1.0})
+        Feedback().after(first, {"z": -1.0})
 
 
 def _types(graph):
     from graphwright.describe import types_of
 
     return types_of(graph, graph.nodes[0])
+
+
+def test_a_plan_explains_every_array():
+    plan = plan_tilings(product(1024, 1 << 20, 1024), 4)
+    lines = plan.explain().splitlines()
+    assert lines[0].split() == [
+        "array",
+        "shape",
+        "operator",
+        "split",
+        "tiles",
+        "copies",
+        "MB",
+        "received",
+    ]
+    assert lines[1].split("  ")[0] == "x" and "1024 x 1048576" in lines[1] and "1 x 4" in lines[1]
+    assert lines[3].split()[4:] == ["aten.mm", "k", "k", "4", "terms", "4", "x", "1", "12.583"]
+    assert lines[-1] == "12.583 MB received by 4 workers"
+    assert plan.moved["z"] == plan.nbytes == plan.update_bytes("z")
+
+
+def test_tiles_have_words():
+    mesh, type = whole_mesh(worker_cluster(4)), matrix(8, 8)
+    words = {
+        ("S0", "S0"): "4 x 1",
+        ("S0", "S1"): "2 x 2",
+        ("R", "R"): "whole",
+        ("S1", "R"): "1 x 2, on 2 workers each",
+        ("P(sum)", "P(sum)"): "4 terms",
+        ("S0", "P(sum)"): "2 x 1, 2 terms",
+        ("R", "P(sum)"): "2 terms, on 2 workers each",
+    }
+    for placements, spelled in words.items():
+        assert spell_tiles(Sharding(mesh, placements), type) == spelled
+    halos = Sharding(mesh, ("S0", "S0"), ((0, ((0, 3), (1, 5), (3, 7), (5, 8))),))
+    assert spell_tiles(halos, type) == "4 x 1 shifted"
