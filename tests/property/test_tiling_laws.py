@@ -115,9 +115,9 @@ def test_highs_finds_as_much():
     for seed in range(6):
         graph = drawn(seed, 6, 12)
         cluster = worker_cluster(2)
-        problem = make_problem(make_tiling_graph(GraphFacts(graph), cluster, sides_of(cluster)))
+        made = make_problem(make_tiling_graph(GraphFacts(graph), cluster, sides_of(cluster)))
         best = plan_tilings(graph, 2).nbytes
-        assert milp.solve(problem).time == pytest.approx(best, abs=1, rel=1e-9)
+        assert milp.solve(made.problem).time == pytest.approx(best, abs=1, rel=1e-9)
 
 
 @pytest.mark.parametrize("workers", [2, 4, 6])

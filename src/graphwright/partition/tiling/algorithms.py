@@ -109,28 +109,33 @@ class ExactTiling(TilingAlgorithm):
 
     def choose(self, graph: TilingGraph, memory: float) -> Chosen:
         limited = not isinf(memory)
-        problem = make_problem(graph, count_duplicates=limited)
-        count = len(graph.tilings)
+        made = make_problem(graph, count_duplicates=limited)
+        problem, count = made.problem, len(graph.tilings)
         if len(graph.sides) < 2 and not limited and work_of(problem) <= self.work:
             solution = least(problem)
-            return Chosen(tilings=solution.choices[:count].tolist(), exact=solution.exact)
+            exact = solution.exact and solution.time <= made.beyond
+            return Chosen(tilings=solution.choices[:count].tolist(), exact=exact)
         uniform = {v: _uniform(tilings, graph.sides) for v, tilings in enumerate(graph.tilings)}
         restricted = make_problem(graph.restricted(uniform), count_duplicates=limited)
-        first = least(restricted)
-        known = [uniform[v][c] for v, c in enumerate(first.choices[:count].tolist())]
+        first = least(restricted.problem)
+        known = complete(
+            problem, [uniform[v][c] for v, c in enumerate(first.choices[:count].tolist())]
+        )
+        bound, held = problem.evaluate(known, {})
         if limited:
-            bound = first.time if first.memory <= memory else inf
-            best, exact = self._within(problem, bound, memory)
-            return Chosen(tilings=best[:count], exact=exact)
-        left, exact = self._narrowed(problem, first.time + _SLACK, known)
+            best, time, exact = self._within(problem, bound if held <= memory else inf, memory)
+            return Chosen(tilings=best[:count], exact=exact and time <= made.beyond)
+        left, exact = self._narrowed(problem, bound + _SLACK, known)
         solution = least(left.problem)
-        exact = exact and solution.exact
+        if solution.time > first.time + _SLACK:  # with sets of layouts that all tilings do not have
+            return Chosen(tilings=known[:count])
+        exact = exact and solution.exact and solution.time <= made.beyond
         return Chosen(tilings=left.original(solution.choices)[:count], exact=exact)
 
     def _narrowed(self, problem: Problem, bound: float, known: list[int]) -> tuple[Pruned, bool]:
         """What is left to choose from, and whether the best is there."""
         left = prune(problem, bound)
-        if work_of(left.problem) <= self.work:
+        if isinf(bound) or work_of(left.problem) <= self.work:
             return left, True
         costs = diffuse(left.problem, bound, _ROUNDS)
         left = left.only(kept := within(costs, bound))
@@ -139,7 +144,7 @@ class ExactTiling(TilingAlgorithm):
         costs = [own[numbers] for own, numbers in zip(costs, kept, strict=True)]
         at = [
             int(np.flatnonzero(numbers == number)[0])
-            for numbers, number in zip(left.kept, complete(problem, known), strict=True)
+            for numbers, number in zip(left.kept, known, strict=True)
         ]
         width = _WIDTH
         while True:
@@ -148,7 +153,9 @@ class ExactTiling(TilingAlgorithm):
                 return narrow, False
             width = width * 2 // 3
 
-    def _within(self, problem: Problem, bound: float, memory: float) -> tuple[list[int], bool]:
+    def _within(
+        self, problem: Problem, bound: float, memory: float
+    ) -> tuple[list[int], float, bool]:
         """The fewest bytes within a budget for duplicates."""
         left = prune(problem, bound + _SLACK)
         tracked = track(left.problem, limit=10 * self.work, threads=1)
@@ -162,7 +169,7 @@ class ExactTiling(TilingAlgorithm):
                 needed=int(smallest.memory),
             )
         best = min(fitting, key=lambda point: point.time)
-        return left.original(best.choices), tracked.exact
+        return left.original(best.choices), best.time, tracked.exact
 
 
 def _uniform(tilings: Tilings, sides: Sides) -> list[int]:
@@ -206,7 +213,7 @@ class RowTiling(TilingAlgorithm):
                 if all(_by_rows(made[tiling]) for made in tilings.made)
             ]
             kept[variable] = by_rows or list(range(len(tilings)))
-        solution = least(make_problem(graph.restricted(kept)))
+        solution = least(make_problem(graph.restricted(kept)).problem)
         chosen = solution.choices[: len(graph.tilings)].tolist()
         return Chosen(tilings=[kept[variable][tiling] for variable, tiling in enumerate(chosen)])
 

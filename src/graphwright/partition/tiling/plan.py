@@ -51,8 +51,7 @@ class TilingPlan:
     received       bytes that workers receive from others, by the operator that they are for
     moved          the same by tensor: what bringing it to its copies takes
     duplicates     bytes on the fullest worker of layouts beyond the smallest of each array
-    exact          whether no other tilings take fewer bytes, of all in which an array is needed in
-                   no more layouts than three operators ask for
+    exact          whether no other tilings take fewer bytes
     seconds        how long planning took
     """
 

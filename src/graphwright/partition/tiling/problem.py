@@ -10,8 +10,8 @@ and each array that several operators read.
 
 A copy in one layout serves all operators that need it, so what an array costs depends on the set of
 layouts in which it is needed: that set is a variable of its own (Spartan section 2.3.4,
-duplication). It has what at most `MOST_COPIES` readers need. `memory` counts duplicates: what a
-worker holds of an array's layouts beyond the smallest.
+duplication; `layout_sets`). `memory` counts duplicates: what a worker holds of an array's layouts
+beyond the smallest.
 
 Times are bytes received. Tilings that take the same are told apart by less than a byte in all:
 those listed first are preferred.
@@ -22,9 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import combinations
-from math import comb
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +31,7 @@ from graphwright.frozen import FrozenDict
 from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.partition.estimate import Floats, Pair, Problem, Table
+from graphwright.partition.tiling.layout_sets import layout_sets
 from graphwright.partition.tiling.space import (
     SMALL,
     Layouts,
@@ -45,10 +44,6 @@ from graphwright.partition.tiling.transfers import transfer_bytes
 from graphwright.partition.tiling.workers import Sides
 from graphwright.plans import Sharding, local_bytes
 from graphwright.tasks import GraphFacts
-
-MOST_COPIES = 3
-MOST_SETS = 700
-"""If an array has more sets of layouts than this, its sets are smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -193,7 +188,16 @@ def make_tiling_graph(
     )
 
 
-def make_problem(graph: TilingGraph, *, count_duplicates: bool = False) -> Problem:
+@dataclass(frozen=True, slots=True, eq=False)
+class TilingProblem:
+    """The additive problem of a tiling graph; tilings that need larger sets of layouts than it has
+    take at least `beyond` bytes."""
+
+    problem: Problem
+    beyond: float
+
+
+def make_problem(graph: TilingGraph, *, count_duplicates: bool = False) -> TilingProblem:
     """The additive problem; the variables of sets of layouts come last.
 
     To count duplicates, a set has all layouts that an array is needed in, not just those that
@@ -209,13 +213,14 @@ class _Tables:
         self.memory: list[Floats] = []
         self.pairs: dict[Pair, tuple[Floats, Floats]] = {}
         self.tables: dict[tuple[object, ...], tuple[Floats, Floats]] = {}
+        self.beyond = inf
         fraction = 0.5 / max(1, len(graph.tilings))
         for tilings in graph.tilings:
             preference = np.arange(len(tilings)) / max(1, len(tilings))
             self.time.append(fraction * preference)
             self.memory.append(np.zeros(len(tilings)))
 
-    def problem(self) -> Problem:
+    def problem(self) -> TilingProblem:
         for array in self.graph.arrays:
             if len(array.readers) > 1:
                 self._share(array)
@@ -235,7 +240,7 @@ class _Tables:
             Table(time[:, None], memory[:, None])
             for time, memory in zip(self.time, self.memory, strict=True)
         )
-        return Problem(unary, tables)
+        return TilingProblem(Problem(unary, tables), self.beyond)
 
     def _pass(self, array: Array, reader: int) -> None:
         """An array that one operator reads, perhaps by several arguments."""
@@ -257,8 +262,13 @@ class _Tables:
         source = self.graph.source(array)
         needed = {reader: self._needed(reader, args) for reader, args in array.readers.items()}
         common = self._common(array, [own for own, _ in needed.values()])
-        distinct = dict.fromkeys(tuple(one & common for one in own) for own, _ in needed.values())
-        sets = _unions(tuple(distinct))
+        kinds = Counter(
+            tuple(dict.fromkeys(one & common for one in own)) for own, _ in needed.values()
+        )
+        sets, most = layout_sets(tuple(kinds.items()))
+        for (choices, count), limit in zip(kinds.items(), most, strict=True):
+            if limit < min(count, len(choices)):
+                self.beyond = min(self.beyond, self._least(array, choices, limit + 1))
         time, held = self._costs(array, sets)
         variable = len(self.time)
         if common:
@@ -283,6 +293,13 @@ class _Tables:
                 inside = [[one & common <= every for one in own] for every in sets]
                 self.tables[key] = np.where(inside, 0.0, np.inf)[:, number], np.zeros(1)
             self._add(variable, reader, *self.tables[key])
+
+    def _least(self, array: Array, choices: tuple[frozenset[Sharding], ...], count: int) -> float:
+        """The bytes that bringing an array to so many of some layouts takes at least."""
+        if any(len(one) > 1 for one in choices):
+            return 0.0
+        moved = self.graph.bytes(array, tuple(layout for one in choices for layout in one))
+        return float(np.sort(moved, axis=1)[:, :count].sum(axis=1).min())
 
     def _common(
         self, array: Array, needed: Sequence[tuple[frozenset[Sharding], ...]]
@@ -336,18 +353,3 @@ class _Tables:
             before = self.pairs[u, v]
             time, memory = before[0] + time, before[1] + memory
         self.pairs[u, v] = time, memory
-
-
-@lru_cache(maxsize=1024)
-def _unions(needed: tuple[tuple[frozenset[Sharding], ...], ...]) -> tuple[frozenset[Sharding], ...]:
-    """Sets of layouts that serve all readers: unions of what some of them need."""
-    units = tuple(dict.fromkeys(one for own in needed for one in own))
-    unions: dict[frozenset[Sharding], None] = {}
-    for count in range(1, min(len(units), max(MOST_COPIES, len(needed))) + 1):
-        if unions and (count > MOST_COPIES or comb(len(units), count) > MOST_SETS):
-            break
-        for some in combinations(units, count):
-            union = some[0].union(*some[1:])
-            if union not in unions and all(any(one <= union for one in own) for own in needed):
-                unions[union] = None
-    return tuple(unions)
