@@ -142,7 +142,11 @@ def test_tables_have_the_bytes_of_the_cheapest_transfers(workers):
             for reducer, halos in (("sum", False), (None, True))
         )
         (entry,) = transfer_bytes(cluster, type, (source,), (target,)).ravel()
-        assert entry == price(cluster, type, source, target), (type, source, target)
+        exact = price(cluster, type, source, target)
+        if source.is_partial and target.pieces:  # as if each worker fetched no element twice
+            assert exact / 2 <= entry <= exact, (type, source, target)
+        else:
+            assert entry == exact, (type, source, target)
 
 
 class CountingLinks(threads.ThreadLinks):

@@ -28,7 +28,7 @@ from graphwright.partition.tiling.bounds import (
     within,
 )
 from graphwright.partition.tiling.greedy import smart_tiling
-from graphwright.partition.tiling.problem import TilingGraph, make_problem
+from graphwright.partition.tiling.problem import TilingGraph, make_problem, tiling_bytes
 from graphwright.partition.tiling.space import Tilings
 from graphwright.partition.tiling.workers import Sides
 from graphwright.plans import Partial, Replicated, Sharding, Split
@@ -36,6 +36,8 @@ from graphwright.plans import Partial, Replicated, Sharding, Split
 Made = TypeVar("Made", bound="TilingAlgorithm")
 _SLACK = 1.0
 """Bytes by which preferences among tilings that take the same may differ."""
+_LOOKAHEAD = 3
+"""How far the greedy search looks ahead that an inexact one is compared with."""
 _ROUNDS = 20
 """How often costs are passed on."""
 _WIDTH = 24
@@ -102,12 +104,20 @@ class ExactTiling(TilingAlgorithm):
     First with one choice for all sides of the grid, which is soon solved and bounds what the best
     can take; then with all tilings that may keep the bound. Where that takes more than `work` sums,
     bounds are made tighter; where it still does, each operator has but its most promising tilings,
-    and the plan does not say that it is exact.
+    and the plan does not say that it is exact. Such a plan is no worse than a greedy one.
     """
 
     work: int = 30_000_000
 
     def choose(self, graph: TilingGraph, memory: float) -> Chosen:
+        chosen = self._search(graph, memory)
+        if chosen.exact or not isinf(memory):
+            return chosen
+        others = [smart_tiling(graph, lookahead=ahead) for ahead in (0, _LOOKAHEAD)]
+        best = min((chosen.tilings, *others), key=lambda tilings: tiling_bytes(graph, tilings))
+        return Chosen(tilings=best)
+
+    def _search(self, graph: TilingGraph, memory: float) -> Chosen:
         limited = not isinf(memory)
         made = make_problem(graph, count_duplicates=limited)
         problem, count = made.problem, len(graph.tilings)

@@ -26,7 +26,12 @@ from graphwright.partition.tiling.algorithms import (
 )
 from graphwright.partition.tiling.explain import explain_tilings
 from graphwright.partition.tiling.feedback import Feedback
-from graphwright.partition.tiling.problem import Array, TilingGraph, make_tiling_graph
+from graphwright.partition.tiling.problem import (
+    Array,
+    TilingGraph,
+    make_tiling_graph,
+    tiling_bytes,
+)
 from graphwright.partition.tiling.space import SMALL
 from graphwright.partition.tiling.transfers import received
 from graphwright.partition.tiling.workers import sides_of, worker_cluster
@@ -40,6 +45,9 @@ from graphwright.plans import (
     whole_mesh,
 )
 from graphwright.tasks import GraphFacts, Placed, facts_of, place_node
+
+_UNEVEN = 1e-3
+"""By what share the bytes of terms may differ from what was counted, where parts are uneven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,7 +128,8 @@ def plan_tilings(
     feedback    what earlier runs took, for operators whose terms touch part of their output
     small       what touches no more bytes than this may be computed, or lie, on all workers
 
-    Bytes are counted as if the parts of terms were even; `TilingPlan.received` counts them exactly.
+    The search counts terms as if parts were even and no worker fetched anything twice; the plan has
+    the bytes of its transfers, and is called exact only if they are what was counted.
     """
     start = perf_counter()
     chooser = find_tiling_algorithm(algorithm)
@@ -144,7 +153,9 @@ def plan_tilings(
             break
         tiling_graph = tiling_graph.restricted(wrong)
     made = _make_plan(tiling_graph, chosen.tilings, chooser.name)
-    return replace(made, exact=chosen.exact, seconds=perf_counter() - start)
+    counted = tiling_bytes(tiling_graph, chosen.tilings)
+    exact = chosen.exact and made.nbytes <= counted * (1 + _UNEVEN) + 1
+    return replace(made, exact=exact, seconds=perf_counter() - start)
 
 
 def _check_fixed(facts: GraphFacts, cluster: Cluster, fixed: Mapping[str, Sharding]) -> None:

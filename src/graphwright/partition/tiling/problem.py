@@ -133,6 +133,22 @@ class TilingGraph:
         return np.where(terms, self.bytes(array, targets).min(axis=1), 0.0)
 
 
+def tiling_bytes(graph: TilingGraph, tilings: Sequence[int]) -> float:
+    """The bytes received under a tiling for every variable."""
+    total = 0.0
+    for array in graph.arrays:
+        source = int(graph.source(array).number[tilings[array.maker]])
+        needed = dict.fromkeys(
+            graph.need(reader, argument)[tilings[reader]]
+            for reader, arguments in array.readers.items()
+            for argument in arguments
+        )
+        total += float(graph.bytes(array, tuple(needed))[source].sum())
+        if not any(not (layout.is_partial or layout.pieces) for layout in needed):
+            total += float(graph.result_bytes(array)[source])
+    return total
+
+
 def make_tiling_graph(
     facts: GraphFacts,
     cluster: Cluster,

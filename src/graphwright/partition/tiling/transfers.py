@@ -4,20 +4,30 @@
 
 which is exact for halos and uneven parts, and the least that any exchange takes. Terms have to be
 added up on the way: those are asked of `tasks.reshard`, which knows every kind of transfer, as a
-share of an array that is cut evenly. Shares are kept from one array to the next, since on workers
-without latency they depend on the two shardings alone.
+share of an array that is cut evenly; to shifted parts they are added up in even ones first. Shares
+are kept from one array to the next, since on workers without latency they depend on the two
+shardings alone.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.ir import DTYPE_BYTES, TensorType
 from graphwright.machine import Cluster
-from graphwright.plans import Sharding, boxes
+from graphwright.plans import (
+    Mesh,
+    Placement,
+    Replicated,
+    Sharding,
+    Split,
+    boxes,
+    shared_sharding,
+)
 from graphwright.simulate import CostModel
 from graphwright.tasks import reshard
 
@@ -79,10 +89,22 @@ def _between_parts(
 
 def _with_terms(cluster: Cluster, type: TensorType, source: Sharding, target: Sharding) -> float:
     if source.pieces or target.pieces:
-        return float(_resharded(cluster, type, source, target))
+        if source.pieces or target.is_partial:
+            return float(_resharded(cluster, type, source, target))
+        homes = _even_shardings(source.mesh, type.shape)
+        added = [_with_terms(cluster, type, source, home) for home in homes]
+        return float((_between_parts(type, homes, (target,))[:, 0] + added).min())
     even = _EVEN * cluster.num_devices
     shape = tuple(even if size >= cluster.num_devices else size for size in type.shape)
     return _share(cluster, shape, source, target) * type.nbytes
+
+
+@lru_cache(maxsize=4096)
+def _even_shardings(mesh: Mesh, shape: tuple[int, ...]) -> tuple[Sharding, ...]:
+    """Every sharding in even parts: on the way to others, terms are added up there."""
+    choices: list[Placement] = [Replicated(), *map(Split, range(len(shape)))]
+    every = (shared_sharding(mesh, some) for some in product(choices, repeat=len(mesh.shape)))
+    return tuple(s for s in every if all(s.ways(d) <= n for d, n in enumerate(shape)))
 
 
 @lru_cache(maxsize=1 << 16)
