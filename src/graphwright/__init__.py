@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from graphwright.ir import Graph, load, save
     from graphwright.machine import cluster
     from graphwright.partition import plan, profile
+    from graphwright.pipeline import optimize
     from graphwright.plans import Frontier, Plan
     from graphwright.report import plot
     from graphwright.run import check_operator, compile, launch
@@ -40,6 +41,7 @@ _PACKAGE_OF = {
     "describe": "describe",
     "launch": "run",
     "load": "ir",
+    "optimize": "pipeline",
     "plan": "partition",
     "plot": "report",
     "profile": "partition",

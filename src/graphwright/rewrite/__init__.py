@@ -1,5 +1,14 @@
 """Graph passes: each takes a graph and returns one that computes the same."""
 
+from graphwright.rewrite.optimize import (
+    ALPHA,
+    Price,
+    Rewritten,
+    Tell,
+    cost_of,
+    fixed_tensors,
+    rewrite_graph,
+)
 from graphwright.rewrite.passes import (
     PASSES,
     Pass,

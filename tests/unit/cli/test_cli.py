@@ -25,6 +25,9 @@ FLAGS = {
     "explain": {
         "--pick", "--all", "--picture", "--batch-size", "--small", "--output", "-o", "--json",
     },
+    "optimize": {
+        "--batch-size", "--small", "--prices", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
+    },
     "plan": {
         "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
         "--batch-size", "--batch-dim", "--small", "--compiled", "--price", "--output", "-o", "--plot", "--json",

@@ -9,16 +9,23 @@ This door opens without Z3: only validating and generating need it.
 
 from graphwright.rewrite.substitutions.errors import InvalidRule, WrongProperty
 from graphwright.rewrite.substitutions.graphs import (
+    CONSTANTS,
     PARAMETERS,
+    Call,
     Expression,
     Guard,
     Input,
+    Shape,
     Substitution,
     Term,
     apply,
+    inputs_of,
+    leaves_of,
     matches,
     operator_of,
     parse,
+    program_of,
+    sizes_of,
     subterms,
 )
 from graphwright.rewrite.substitutions.library import (
@@ -28,3 +35,5 @@ from graphwright.rewrite.substitutions.library import (
     save_rules,
     shipped,
 )
+from graphwright.rewrite.substitutions.models import constant_calls
+from graphwright.rewrite.substitutions.values import suggested_shapes

@@ -4,4 +4,3 @@ from graphwright.rewrite.substitutions.models.constants import constant_calls
 from graphwright.rewrite.substitutions.models.find import find
 from graphwright.rewrite.substitutions.models.recognise import Recognised, recognise
 from graphwright.rewrite.substitutions.models.replace import replace_match
-from graphwright.rewrite.substitutions.models.search import Found, cost_of, search

@@ -9,7 +9,7 @@ from graphwright.rewrite.substitutions.values.evaluate import (
     random_values,
     run_program,
 )
-from graphwright.rewrite.substitutions.values.placing import place
+from graphwright.rewrite.substitutions.values.placing import place, suggested_shapes
 from graphwright.rewrite.substitutions.values.shapes import (
     RANKS,
     Given,

@@ -7,7 +7,7 @@ shapes of the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 from graphwright.rewrite.substitutions.graphs import (
@@ -37,7 +37,7 @@ def place(match: Match, given: Given) -> Given | None:
     if before is None or not all(holds(_bound(g, match), given) for g in match.substitution.guards):
         return None
     new = [leaf for leaf in leaves_of(*targets) if leaf not in given]
-    for shapes in product(*(_suggested(leaf, before) for leaf in new)):
+    for shapes in product(*(suggested_shapes(leaf, before.values()) for leaf in new)):
         more = {**given, **dict(zip(new, shapes, strict=True))}
         after = shapes_of(targets, more)
         if after is not None and all(
@@ -54,10 +54,10 @@ def _bound(guard: Guard, match: Match) -> Guard:
     return Guard(guard.name, tuple(substitute(arg, values) for arg in guard.args))
 
 
-def _suggested(leaf: Expression, shapes: Given) -> Iterator[Shape]:
-    """Shapes for a constant, made of the sizes that are there."""
+def suggested_shapes(leaf: Expression, shapes: Iterable[Shape]) -> Iterator[Shape]:
+    """Shapes for a constant, made of the sizes of tensors that are there."""
     assert isinstance(leaf, Term) and leaf.op in CONSTANTS
-    known = dict.fromkeys(sizes_of(shape) for shape in shapes.values())
+    known = dict.fromkeys(map(sizes_of, shapes))
     sizes = sorted({size for shape in known for size in shape})
     match leaf.op:
         case "C_pool":

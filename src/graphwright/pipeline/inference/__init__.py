@@ -1,0 +1,10 @@
+"""Inference: a model as a faster module."""
+
+from graphwright.pipeline.inference.api import (
+    Optimized,
+    Report,
+    ResultsDiffer,
+    load_optimized,
+    optimize,
+)
+from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice

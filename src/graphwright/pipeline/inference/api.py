@@ -1,0 +1,300 @@
+"""`gw.optimize`: a module that computes the same in less time.
+
+    module -> torch.export -> graph -> rewrite by proved rules -> fold weights -> module
+                                            |                                      |
+                                     prices: measured, roofline            checked and raced
+
+Two things stand behind the outcome. It is *checked*: original and result run on random inputs, and
+have to agree up to rounding. And it is *raced*: the graph before the rules and the one after them
+run in turns, and if the rules have not made it faster, the graph before them is returned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from graphwright.aten import call
+from graphwright.capture import Exported, export
+from graphwright.errors import GraphwrightError, InvalidOption
+from graphwright.ir import Graph
+from graphwright.machine import cluster
+from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice, clock_of, is_view
+from graphwright.pipeline.inference.files import load, save, save_exported
+from graphwright.pipeline.inference.fold import fold
+from graphwright.pipeline.inference.module import Nested, Result, program_of
+from graphwright.rewrite import ALPHA, Price, Rewritten, Tell, rewrite_graph
+
+Prices = Literal["measured", "roofline"]
+RACES = 7
+"""How often each of two modules runs in a race."""
+
+
+class ResultsDiffer(GraphwrightError):
+    """An optimised model does not give the results of the original.
+
+    This should not happen: rules are proved, and rounding alone is far below the limit. Please
+    report it with the model. ``check=False`` returns the model without this comparison, and
+    ``tolerance`` allows for models that enlarge rounding errors, such as in half precision.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a model was optimised.
+
+    Costs are predicted seconds of an inference: of the model as it was given, with batch norms and
+    biases merged, and with the rules of `applied` (numbers of `graphwright rules`, and how often
+    each was used). `difference` is the largest between original and result, relative to the
+    largest output; None where it was not checked. `kept` says whether the rules' outcome won the
+    race against the graph before them; where it did not, that is what is returned.
+    """
+
+    original: float
+    merged: float
+    optimized: float
+    applied: Mapping[int, int]
+    kernels_before: int
+    kernels_after: int
+    pieces: int
+    distinct: int
+    seen: int
+    seconds: float
+    measuring: float
+    difference: float | None
+    kept: bool
+
+    def __str__(self) -> str:
+        rules = ", ".join(f"{n} x {count}" for n, count in self.applied.items()) or "none"
+        checked = (
+            "not compared with the original" if self.difference is None
+            else f"differs from the original by {self.difference:.1e} at most"
+        )  # fmt: skip
+        return (
+            f"{self.kernels_before} kernels -> {self.kernels_after}; "
+            f"predicted {1e3 * self.original:.3g} ms -> {1e3 * self.optimized:.3g} ms; "
+            f"rules: {rules}; {self.seen} graphs in {self.seconds:.1f} s; {checked}"
+        )
+
+
+class Optimized(nn.Module):
+    """An optimised model: call it as the original. `report` says how it came about.
+
+    It is a plain module over ATen calls: `torch.compile`, `torch.export` and `torch.onnx` take it.
+    Weights are buffers, some of them computed from several of the original's.
+    """
+
+    def __init__(self, body: Nested, graph: Graph, report: Report) -> None:
+        super().__init__()
+        self.body, self.graph, self.report = body, graph, report
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute what the original does."""
+        return self.body(*args, **kwargs)
+
+    def save(self, path: str | os.PathLike[str], inputs: Any = None) -> None:
+        """Write the model: .pt for `load_optimized`, .pt2 for `torch.export.load`, or .onnx.
+
+        The latter two need example inputs, and .onnx the packages onnx and onnxscript.
+        """
+        path = Path(path)
+        if path.suffix in (".pt2", ".onnx"):
+            save_exported(self, inputs, path)
+        else:
+            save(self.body, self.graph, asdict(self.report), path)
+
+    def extra_repr(self) -> str:
+        """The report, in the module's text."""
+        return str(self.report)
+
+
+def optimize(
+    model: nn.Module,
+    inputs: Any,
+    *,
+    prices: Prices | Price = "measured",
+    alpha: float = ALPHA,
+    budget: int = 300,
+    seconds: float = 60.0,
+    check: bool = True,
+    tolerance: float | None = None,
+    seed: int = 0,
+    report: Tell = lambda what, done, total: None,
+) -> Optimized:
+    """Return a module that computes what `model` does in inference, in less time.
+
+    `inputs` is an example: a tensor, a tuple (positional arguments) or a mapping (keyword
+    arguments); the result takes inputs of the same shapes. `prices` are measured on this machine,
+    or by formulas, or a function of a call's name, attributes and types. `alpha` is how much dearer
+    than the best a graph may be that the search goes on from, `budget` how many graphs it looks at
+    in each distinct piece of the model, `seconds` how long it may take in all. The result is
+    checked against the model on random inputs like the example, drawn with `seed`, to within
+    `tolerance` of the largest output.
+    """
+    if not (alpha >= 1 and budget >= 1 and seconds >= 0):
+        raise InvalidOption(
+            f"alpha={alpha}, budget={budget}, seconds={seconds}: alpha and budget have to be 1 or "
+            "more, seconds 0 or more"
+        )
+    report("reading the model", 0, 0)
+    exported = export(model, inputs)
+    device = next((t.device for t in exported.weights.values()), torch.device("cpu"))
+    price = _price(prices, device)
+    found = rewrite_graph(
+        exported.graph, price, alpha=alpha, budget=budget, seconds=seconds, tell=report
+    )
+    report("folding weights", 0, 0)
+    graph, body = _module(exported, found.graph)
+    kept = True
+    if found.applied and prices == "measured":
+        report("racing", 0, 0)
+        plain = rewrite_graph(exported.graph, price, rules=())
+        before, other = _module(exported, plain.graph)
+        if _race(body, other, inputs, device) > 1.0:
+            graph, body, kept = before, other, False
+            found = replace(plain, seconds=found.seconds, seen=found.seen)
+    difference = None
+    if check:
+        report("checking", 0, 0)
+        difference = _checked(model, body, inputs, tolerance, seed)
+    summary = _report(exported.graph, graph, found, price, difference, kept)
+    return Optimized(body, graph, summary)
+
+
+def load_optimized(path: str | os.PathLike[str]) -> Optimized:
+    """Read a model that `Optimized.save` wrote."""
+    body, graph, summary = load(Path(path))
+    applied = {int(number): count for number, count in summary["applied"].items()}
+    return Optimized(body, graph, Report(**{**summary, "applied": applied}))
+
+
+def _price(prices: Prices | Price, device: torch.device) -> Price:
+    if callable(prices):
+        return prices
+    if prices == "measured":
+        return MeasuredPrice(device)
+    if prices == "roofline":
+        return RooflinePrice(cluster("local:1").devices[0])
+    raise InvalidOption(f"prices={prices!r}: it has to be 'measured' or 'roofline'")
+
+
+def _module(exported: Exported, graph: Graph) -> tuple[Graph, Nested]:
+    """A rewritten graph as a module; its outputs are those of the exported graph, in order."""
+    folded, weights = fold(graph, exported.weights)
+    given = {name: n for n, name in enumerate(exported.inputs) if name is not None}
+    made = {name: n for n, name in enumerate(exported.graph.outputs)}
+    results: list[Result] = []
+    for kind, what in exported.outputs:
+        if kind == "plain":
+            results.append((kind, what))
+        else:
+            results.append(("made", made[what]) if what in made else ("given", given[what]))
+    read = tuple(given[name] for name in folded.inputs if name in given)
+    program = program_of(folded, weights)
+    body = Nested(program, read, tuple(results), exported.in_spec, exported.out_spec)
+    return folded, body.eval()
+
+
+def _report(
+    before: Graph,
+    after: Graph,
+    found: Rewritten,
+    price: Price,
+    difference: float | None,
+    kept: bool,
+) -> Report:
+    return Report(
+        original=found.original,
+        merged=found.merged,
+        optimized=found.cost,
+        applied=found.applied,
+        kernels_before=_kernels(before),
+        kernels_after=_kernels(after),
+        pieces=found.pieces,
+        distinct=found.distinct,
+        seen=found.seen,
+        seconds=found.seconds,
+        measuring=price.seconds if isinstance(price, MeasuredPrice) else 0.0,
+        difference=difference,
+        kept=kept,
+    )
+
+
+def _kernels(graph: Graph) -> int:
+    return sum(not is_view(node.op) for node in graph.nodes)
+
+
+# -- race and check --------------------------------------------------------------------------------
+
+
+def _race(one: nn.Module, other: nn.Module, inputs: Any, device: torch.device) -> float:
+    """How long one module takes, over how long the other does; they run in turns."""
+    clock = clock_of(device)
+    best = [float("inf")] * 2
+    with torch.no_grad():
+        for _ in range(RACES):
+            for n, module in enumerate((one, other)):
+                best[n] = min(best[n], _seconds(module, inputs, device, clock))
+    return best[0] / best[1]
+
+
+def _seconds(
+    module: nn.Module, inputs: Any, device: torch.device, clock: Callable[[], float]
+) -> float:
+    started = clock()
+    call(module, inputs)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return clock() - started
+
+
+def _checked(
+    model: nn.Module, body: nn.Module, inputs: Any, tolerance: float | None, seed: int
+) -> float:
+    """The largest difference on the example and on random inputs like it; refused if too large."""
+    worst = 0.0
+    generator = torch.Generator().manual_seed(seed)
+    for given in (inputs, pytree.tree_map(lambda x: _like(x, generator), inputs)):
+        with torch.no_grad():
+            wanted, made = (pytree.tree_leaves(call(m, given)) for m in (model, body))
+        for a, b in zip(wanted, made, strict=True):
+            if isinstance(a, Tensor):
+                limit = _tolerance(a) if tolerance is None else tolerance
+                worst = max(worst, difference := _difference(a, b))
+                if not difference <= limit:
+                    raise ResultsDiffer(
+                        f"the optimised model differs from the original by {difference:.2e} of the "
+                        f"largest output, more than {limit:.0e}; give a larger tolerance if this "
+                        "is rounding, else report it with the model"
+                    )
+    return worst
+
+
+def _like(x: Any, generator: torch.Generator) -> Any:
+    """A random tensor like a given one; indices and masks stay, as not every value is allowed."""
+    if not isinstance(x, Tensor) or not x.dtype.is_floating_point:
+        return x
+    drawn = torch.randn(x.shape, generator=generator, dtype=torch.float32)
+    return drawn.to(dtype=x.dtype, device=x.device)
+
+
+def _difference(a: Tensor, b: Tensor) -> float:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return float("inf")
+    if not a.dtype.is_floating_point:
+        return 0.0 if torch.equal(a, b) else float("inf")
+    if a.numel() == 0:
+        return 0.0
+    largest = a.abs().max().item()
+    return (a - b).abs().max().item() / (largest or 1.0)
+
+
+def _tolerance(x: Tensor) -> float:
+    return 2e3 * torch.finfo(x.dtype).eps if x.dtype.is_floating_point else 0.0

@@ -1,0 +1,174 @@
+"""What an ATen call costs, for the search over graphs: measured here, or by a formula.
+
+    measured     the call runs a few times on random inputs; the quickest counts
+    roofline     max(operations / rate, bytes / bandwidth) + launch, of a device of `machine`
+
+Element-wise operators are timed in place, as the optimised module runs most of them. Views cost
+nothing. Every distinct call is priced once in a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from time import perf_counter, thread_time
+
+import torch
+from torch import Tensor
+
+from graphwright.aten import call_kernel, to_dtype
+from graphwright.describe import Types, is_described
+from graphwright.errors import GraphwrightError
+from graphwright.ir import Attr, Attrs, TensorType
+from graphwright.machine import Device
+from graphwright.pipeline.inference.module import IN_PLACE
+from graphwright.simulate import CostModel
+
+VIEWS = frozenset(
+    {
+        "view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "select", "slice",
+        "reshape", "flatten", "unflatten", "split", "split_with_sizes", "chunk", "unbind", "detach",
+        "alias", "lift_fresh_copy", "_unsafe_view",
+    }
+)  # fmt: skip
+Key = tuple[str, str, Types]
+
+
+def is_view(op: str) -> bool:
+    """Whether an operator moves nothing."""
+    return op.split(".")[1] in VIEWS
+
+
+COLD = 32 << 20
+"""Elements that weights are taken from in turns: more than caches hold."""
+WEIGHTS = {"conv2d": 1, "convolution": 1, "linear": 1, "mm": 1, "addmm": 2}
+"""Which argument is usually a weight."""
+
+
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """A clock for calls; with one thread on a CPU, it stands while other programs have the core."""
+    alone = device.type == "cpu" and torch.get_num_threads() == 1
+    return thread_time if alone else perf_counter
+
+
+class MeasuredPrice:
+    """Seconds of calls on a device, each measured once; `seconds` is what measuring took.
+
+    A model reads all its weights in turn, and each result right after it was made. So weights come
+    from memory here, and all else from where the last call left it.
+    """
+
+    def __init__(self, device: torch.device, *, repeats: int = 8, limit: float = 0.05) -> None:
+        self.device, self.repeats, self.limit = device, repeats, limit
+        self.seconds, self._known = 0.0, dict[Key, float]()
+        self._memory: dict[torch.dtype, Tensor] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __call__(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
+        """Seconds of one call."""
+        if is_view(op):
+            return 0.0
+        key = (op, Attrs(attrs).text, types)
+        known = self._known.get(key)
+        if known is None:
+            started = perf_counter()
+            known = self._known[key] = self._measure(op, attrs, types)
+            self.seconds += perf_counter() - started
+        return known
+
+    def _measure(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
+        written = IN_PLACE.get(op) if types.inputs[:1] == types.outputs[:1] else None
+        inputs = [None if t is None else _sample(t, self.device) for t in types.inputs]
+        try:
+            with torch.no_grad():
+                return self._quickest(written or op, inputs, attrs)
+        except (RuntimeError, IndexError, GraphwrightError):  # such inputs are not what it takes
+            nbytes = sum(t.nbytes for t in (*types.inputs, *types.outputs) if t is not None)
+            return nbytes / 1e10
+
+    def _quickest(self, op: str, inputs: list[Tensor | None], attrs: Mapping[str, Attr]) -> float:
+        best, spent, clock = float("inf"), float("inf"), clock_of(self.device)
+        for _ in range(self.repeats + 1):  # the first one warms up
+            place = WEIGHTS.get(op.split(".")[1])
+            if place is not None:
+                inputs[place] = self._cold(inputs[place])
+            started = clock()
+            call_kernel(op, inputs, attrs, self.device)
+            self._wait()
+            took = clock() - started
+            if spent == float("inf"):
+                spent = 0.0
+                continue
+            best, spent = min(best, took), spent + took
+            if spent > self.limit:
+                break
+        return best
+
+    def _cold(self, like: Tensor | None) -> Tensor | None:
+        """Another tensor of this type that no cache holds."""
+        if like is None or like.numel() * 2 > COLD:
+            return like
+        memory = self._memory.get(like.dtype)
+        if memory is None:
+            memory = self._memory[like.dtype] = torch.rand(
+                COLD, dtype=like.dtype, device=like.device
+            )
+        if self._next + like.numel() > COLD:
+            self._next = 0
+        taken = memory[self._next : self._next + like.numel()].view(like.shape)
+        self._next += like.numel()
+        return taken
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def _sample(type: TensorType, device: torch.device) -> Tensor:
+    dtype = to_dtype(type.dtype)
+    assert dtype is not None
+    if dtype.is_floating_point:
+        return torch.rand(type.shape, dtype=dtype, device=device)
+    return torch.zeros(type.shape, dtype=dtype, device=device)
+
+
+class RooflinePrice:
+    """Seconds of calls by formulas, for a device that need not be there."""
+
+    def __init__(self, device: Device) -> None:
+        self.device, self._costs = device, CostModel(measured=False)
+
+    def __call__(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
+        """Seconds of one call; of an operator without description, those of its bytes."""
+        if is_view(op):
+            return 0.0
+        op, attrs, types = _described(op, attrs, types)
+        if is_described(op):
+            return self._costs.compute(op, attrs, types, self.device)
+        nbytes = sum(t.nbytes for t in (*types.inputs, *types.outputs) if t is not None)
+        return self.device.launch + nbytes / self.device.bandwidth
+
+
+def _described(
+    op: str, attrs: Mapping[str, Attr], types: Types
+) -> tuple[str, Mapping[str, Attr], Types]:
+    """The same call as the operator that has a description."""
+    match op:
+        case "aten.conv2d":
+            return (
+                "aten.convolution",
+                {**attrs, "transposed": False, "output_padding": (0, 0)},
+                types,
+            )
+        case "aten.linear":
+            x, w = types.inputs[:2]
+            assert x is not None and w is not None
+            rows, (columns, depth) = prod(x.shape[:-1]), w.shape
+            shapes = ((rows, depth), (depth, columns), (rows, columns))
+            a, b, made = (TensorType(shape, x.dtype) for shape in shapes)
+            return "aten.mm", {}, Types((a, b), (made,))
+        case _:
+            return op, attrs, types

@@ -1,0 +1,87 @@
+"""Optimised models as files: the graph as JSON, the weights as tensors; no code, no pickle.
+
+The file is PyTorch's own container of plain values and tensors, read with `weights_only`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from graphwright.capture import arguments_of
+from graphwright.errors import GraphFileError, InvalidOption
+from graphwright.files import read_whole, write_atomically
+from graphwright.ir import Graph, from_json, to_json
+from graphwright.pipeline.inference.module import Nested, program_of
+
+FORMAT = {"format": "graphwright optimized", "version": 1}
+
+
+def save(body: Nested, graph: Graph, report: dict[str, Any], path: Path) -> None:
+    """Write a model: all of it, or nothing."""
+    weights = [value for name, value in body.program.named_buffers()]
+    document = {
+        **FORMAT,
+        "graph": to_json(graph),
+        "weights": weights,
+        "read": list(body.read),
+        "results": json.dumps(body.results),
+        "in_spec": pytree.treespec_dumps(body.in_spec),
+        "out_spec": pytree.treespec_dumps(body.out_spec),
+        "report": json.dumps(report),
+    }
+    buffer = io.BytesIO()
+    torch.save(document, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def save_exported(model: nn.Module, inputs: Any, path: Path) -> None:
+    """Write a module as `torch.export` does, or as ONNX."""
+    if inputs is None:
+        raise InvalidOption(f"{path}: files of this kind need example inputs: save(path, inputs)")
+    args, kwargs = arguments_of(inputs)
+    if path.suffix == ".onnx":
+        missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+        if missing:
+            raise InvalidOption(f"{path}: ONNX needs {missing[0]}; pip install {missing[0]}")
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = Path(folder, path.name)
+        program = torch.export.export(model, args, kwargs)
+        if path.suffix == ".onnx":
+            torch.onnx.export(program, (), made, dynamo=True, external_data=False, verbose=False)
+        else:
+            torch.export.save(program, made)
+        made.replace(path)
+
+
+def load(path: Path) -> tuple[Nested, Graph, dict[str, Any]]:
+    """Read a model, its graph and its report; what is none is refused."""
+    try:
+        document = torch.load(io.BytesIO(read_whole(path)), weights_only=True)
+        if {key: document.get(key) for key in FORMAT} != FORMAT:
+            raise ValueError(f"it is not of version {FORMAT['version']}")
+        graph = from_json(document["graph"])
+        held = [n for n in graph.inputs if graph.tensors[n].role != "input"]
+        weights = dict(zip(held, document["weights"], strict=True))
+        body = Nested(
+            program_of(graph, weights),
+            tuple(document["read"]),
+            tuple((kind, what) for kind, what in json.loads(document["results"])),
+            pytree.treespec_loads(document["in_spec"]),
+            pytree.treespec_loads(document["out_spec"]),
+        )
+        return body.eval(), graph, json.loads(document["report"])
+    except Exception as error:
+        raise GraphFileError(
+            f"{path} is no optimised model: {error}; write one with graphwright optimize -o"
+        ) from error

@@ -1,0 +1,21 @@
+"""Optimise inference graphs with proved substitutions.
+
+pool, patterns        terms, each once; rules as patterns over them
+regions               a large graph in pieces
+reading, writing      between ATen calls and terms
+backtracking          the search
+"""
+
+from graphwright.rewrite.optimize.backtracking import ALPHA, Found, backtrack
+from graphwright.rewrite.optimize.graphs import (
+    Rewritten,
+    Tell,
+    cost_of,
+    fixed_tensors,
+    rewrite_graph,
+)
+from graphwright.rewrite.optimize.patterns import Change, Matcher, Pattern, patterns_of
+from graphwright.rewrite.optimize.pool import Pool, Price
+from graphwright.rewrite.optimize.reading import Reader
+from graphwright.rewrite.optimize.regions import Region, cut
+from graphwright.rewrite.optimize.writing import Writer

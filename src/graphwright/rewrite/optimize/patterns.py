@@ -1,0 +1,348 @@
+"""Rules as patterns over the pool: where they match, and which terms they make there.
+
+A rule is used in both directions where it can be. Its terms are brought to the pool's form first
+(no activations inside convolutions), and rules that then say the same, or nothing, are dropped.
+
+A rule from `concat(a, f, g)` to t is *lifted*: where f and g are two tensors of a graph, they are
+the splits of t, as split0(concat(f, g)) = f. So biases and activations follow the products that
+were merged: relu(split0(m)), relu(split1(m)) become the splits of relu(m).
+
+A pattern of one output matches a term, whatever graph that is in, so its outcomes are found once
+for each term. A rule with several outputs is matched output by output within a graph: for each
+output the terms that fit are known, and pairs are joined on the inputs that they share. Outputs
+that share none are only matched where they read the two splits of one tensor: elsewhere, nothing is
+saved by computing them together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from graphwright.rewrite.optimize.pool import COMMUTATIVE, SPLITS, Graph, Pool
+from graphwright.rewrite.substitutions import (
+    CONSTANTS,
+    Expression,
+    Guard,
+    Input,
+    Rule,
+    Substitution,
+    Term,
+    inputs_of,
+    leaves_of,
+    subterms,
+    suggested_shapes,
+)
+
+Binding = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One direction of a rule, in the pool's form."""
+
+    rule: int
+    reverse: bool
+    source: tuple[Term, ...]
+    target: tuple[Expression, ...]
+    guards: tuple[Guard, ...]
+
+    def __str__(self) -> str:
+        return f"rule {self.rule}{' reversed' if self.reverse else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An outcome of a match: which terms stand in place of which, and by what rule."""
+
+    pattern: Pattern
+    replaced: Mapping[int, int]
+
+
+def patterns_of(rules: Iterable[Rule]) -> tuple[Pattern, ...]:
+    """Every direction of every rule that can change a graph of the pool."""
+    found: dict[object, Pattern] = {}
+    for rule in rules:
+        directions = [(rule.substitution, False)]
+        if rule.substitution.is_reversible:
+            directions.append((rule.substitution.reversed(), True))
+        for direction, reverse in directions:
+            for item in (direction, _lifted(direction)):
+                pattern = None if item is None else _pattern(rule.number, item, reverse)
+                if pattern is not None:
+                    key = (_key(pattern.source), _key(pattern.target), pattern.guards)
+                    found.setdefault(key, pattern)
+    return tuple(found.values())
+
+
+def _lifted(item: Substitution) -> Substitution | None:
+    """From both parts of a concatenation to the splits of what it is equal to."""
+    root, target = item.source[0], item.target[0]
+    if len(item.source) > 1 or not isinstance(root, Term) or root.op != "concat":
+        return None
+    if not all(isinstance(a, Term) and a.op not in (*CONSTANTS, "concat") for a in root.args):
+        return None
+    if root.args[0] == root.args[1] or not isinstance(target, Term) or target.op == "concat":
+        return None
+    splits = tuple(Term(op, root.params, (target,)) for op in SPLITS)
+    return Substitution(root.args, splits, item.guards)
+
+
+def _pattern(number: int, item: Substitution, reverse: bool) -> Pattern | None:
+    source = tuple(map(_plain, item.source))
+    target = tuple(map(_plain, item.target))
+    if _key(source) == _key(target):
+        return None
+    if _transposes(target) > _transposes(source):
+        return None  # what a transposed operand costs depends on strides, which prices do not see
+    guards = tuple(Guard(g.name, tuple(map(_plain, g.args))) for g in item.guards)
+    terms = tuple(e for e in source if isinstance(e, Term) and e.op not in CONSTANTS)
+    return Pattern(number, reverse, terms, target, guards) if len(terms) == len(source) else None
+
+
+def _transposes(side: Iterable[Expression]) -> int:
+    return sum(isinstance(e, Term) and e.op == "transpose" for e in subterms(*side))
+
+
+def _plain(expression: Expression) -> Expression:
+    """The same without activations inside convolutions."""
+    values: dict[Expression, Expression] = {}
+    for e in subterms(expression):
+        if isinstance(e, Term):
+            made = Term(e.op, e.params, tuple(values.get(a, a) for a in e.args))
+            if e.op == "conv" and e.params[2] == "relu":
+                made = Term("relu", (), (Term("conv", (*e.params[:2], "none"), made.args),))
+            values[e] = made
+    return values.get(expression, expression)
+
+
+def _key(side: Iterable[Expression]) -> tuple[str, ...]:
+    """The same for sums and products whose arguments change places."""
+    return tuple(map(_ordered, side))
+
+
+def _ordered(e: Expression) -> str:
+    if isinstance(e, Input):
+        return e.name
+    args = [_ordered(a) for a in e.args]
+    if e.op in COMMUTATIVE:
+        args.sort()
+    return f"{e.op}({', '.join([*map(str, e.params), *args])})"
+
+
+class Matcher:
+    """Finds changes of graphs of one pool; what it has found of a term it keeps."""
+
+    def __init__(self, pool: Pool, patterns: Iterable[Pattern]) -> None:
+        self.pool = pool
+        self._single: dict[object, list[Pattern]] = defaultdict(list)
+        self._joint: dict[Pattern, int] = {}  # with their numbers
+        self._loose: dict[Pattern, None] = {}
+        for pattern in patterns:
+            if len(pattern.source) == 1:
+                root = pattern.source[0]
+                self._single[root.op, root.params].append(pattern)
+            else:
+                self._joint[pattern] = len(self._joint)
+                first, second = (set(inputs_of(output)) for output in pattern.source[:2])
+                if first.isdisjoint(second):
+                    self._loose[pattern] = None
+        self._changes: dict[int, tuple[Change, ...]] = {}
+        self._bindings: dict[tuple[Term, int], tuple[Binding, ...]] = {}
+        self._pairs: dict[tuple[int, ...], Change | None] = {}
+
+    def changes(self, graph: Graph) -> Iterator[Change]:
+        """Every change that a rule makes somewhere in a graph: first those of several outputs."""
+        numbers = [n for n in self.pool.reachable(graph) if not self.pool.fixed[n]]
+        yield from self._joint_changes(numbers, self._joint)
+        for number in numbers:
+            yield from self.changes_of(number)
+
+    def following(self, graph: Graph) -> Iterator[Change]:
+        """Changes of what reads both splits of a tensor: they follow what was merged there."""
+        numbers = [n for n in self.pool.reachable(graph) if not self.pool.fixed[n]]
+        yield from self._joint_changes(numbers, self._loose)
+
+    def changes_of(self, number: int) -> tuple[Change, ...]:
+        """What rules of one output make of a term."""
+        known = self._changes.get(number)
+        if known is None:
+            known = self._changes[number] = tuple(self._find(number))
+        return known
+
+    def _find(self, number: int) -> Iterator[Change]:
+        entry = self.pool.entries[number]
+        seen = {number}
+        for pattern in self._single.get((entry.op, entry.params), ()):
+            for binding in self._bind(pattern.source[0], number, {}):
+                made = self._make(pattern, binding, (number,))
+                if made is not None and made[0] not in seen:
+                    seen.add(made[0])
+                    yield Change(pattern, {number: made[0]})
+
+    def _joint_changes(self, numbers: list[int], patterns: Iterable[Pattern]) -> Iterator[Change]:
+        by_root: dict[object, list[int]] = defaultdict(list)
+        for number in numbers:
+            entry = self.pool.entries[number]
+            by_root[entry.op, entry.params].append(number)
+        beside = self._beside(numbers)
+        for pattern in patterns:
+            if all(by_root.get((t.op, t.params)) for t in pattern.source):
+                loose = beside if pattern in self._loose else None
+                index = self._joint[pattern]
+                for places, binding in self._join(pattern, by_root, loose, (), {}):
+                    key = (index, *places, *binding.values())
+                    if key not in self._pairs:
+                        made = self._make(pattern, binding, places)
+                        self._pairs[key] = (
+                            None if made is None
+                            else Change(pattern, dict(zip(places, made, strict=True)))
+                        )  # fmt: skip
+                    change = self._pairs[key]
+                    if change is not None:
+                        yield change
+
+    def _join(
+        self,
+        pattern: Pattern,
+        by_root: Mapping[object, list[int]],
+        beside: Mapping[int, set[int]] | None,
+        places: tuple[int, ...],
+        binding: Binding,
+    ) -> Iterator[tuple[tuple[int, ...], Binding]]:
+        if len(places) == len(pattern.source):
+            yield places, binding
+            return
+        output = pattern.source[len(places)]
+        for number in by_root[output.op, output.params]:
+            if beside is not None and places and number not in beside.get(places[0], ()):
+                continue
+            if number not in places:
+                for bound in self._bindings_of(output, number):
+                    if all(binding.get(name, value) == value for name, value in bound.items()):
+                        yield from self._join(
+                            pattern, by_root, beside, (*places, number), {**binding, **bound}
+                        )
+
+    def _beside(self, numbers: list[int]) -> dict[int, set[int]]:
+        """For each term that reads a first split, those that read the second of the same tensor."""
+        entries = self.pool.entries
+        readers: dict[int, list[int]] = defaultdict(list)
+        for number in numbers:
+            for arg in entries[number].args:
+                readers[arg].append(number)
+        seconds = {
+            (entries[n].params, entries[n].args): n for n in numbers if entries[n].op == "split1"
+        }
+        beside: dict[int, set[int]] = defaultdict(set)
+        for number in numbers:
+            entry = entries[number]
+            if entry.op == "split0" and (entry.params, entry.args) in seconds:
+                others = readers[seconds[entry.params, entry.args]]
+                for reader in readers[number]:
+                    beside[reader].update(others)
+        return beside
+
+    def _bindings_of(self, output: Term, number: int) -> tuple[Binding, ...]:
+        key = (output, number)
+        known = self._bindings.get(key)
+        if known is None:
+            known = self._bindings[key] = tuple(self._bind(output, number, {}))
+        return known
+
+    # -- one term ------------------------------------------------------------------------------
+
+    def _bind(self, pattern: Expression, number: int, binding: Binding) -> Iterator[Binding]:
+        """Every binding of a pattern's inputs under which it is a term."""
+        if isinstance(pattern, Input):
+            if binding.get(pattern.name, number) == number:
+                yield {**binding, pattern.name: number}
+            return
+        entry = self.pool.entries[number]
+        if entry.op != pattern.op:
+            return
+        if pattern.op in CONSTANTS:
+            name = str(pattern)
+            if entry.params[0] == pattern.params and binding.get(name, number) == number:
+                yield {**binding, name: number}
+            return
+        if entry.params != pattern.params:
+            return
+        yield from self._bind_all(pattern.args, entry.args, binding)
+        if pattern.op in COMMUTATIVE and entry.args[0] != entry.args[1]:
+            yield from self._bind_all(pattern.args, entry.args[::-1], binding)
+
+    def _bind_all(
+        self, patterns: tuple[Expression, ...], args: tuple[int, ...], binding: Binding
+    ) -> Iterator[Binding]:
+        if not patterns:
+            yield binding
+            return
+        for bound in self._bind(patterns[0], args[0], binding):
+            yield from self._bind_all(patterns[1:], args[1:], bound)
+
+    def _make(
+        self, pattern: Pattern, binding: Binding, places: tuple[int, ...]
+    ) -> tuple[int, ...] | None:
+        """The target's terms, or None where it does not fit or would read what it replaces."""
+        pool = self.pool
+        if len(places) > 1:
+            for value in binding.values():
+                if not pool.below(value).isdisjoint(places):
+                    return None
+        if not all(self._holds(guard, binding) for guard in pattern.guards):
+            return None
+        new = [
+            leaf for leaf in leaves_of(*pattern.target)
+            if isinstance(leaf, Term) and str(leaf) not in binding
+        ]  # fmt: skip
+        if not new:
+            return self._fitting(pattern, binding, places)
+        shapes = {n: pool.sizes[n] for n in {*binding.values(), *places}}
+        dtype = pool.dtypes[places[0]]
+        for chosen in product(*(suggested_shapes(leaf, shapes.values()) for leaf in new)):
+            more = dict(binding)
+            for leaf, shape in zip(new, chosen, strict=True):
+                assert isinstance(leaf, Term)
+                made = pool.constant(leaf.op, leaf.params, shape, dtype)
+                if made is None:
+                    break
+                more[str(leaf)] = made
+            else:
+                fitting = self._fitting(pattern, more, places)
+                if fitting is not None:
+                    return fitting
+        return None
+
+    def _fitting(
+        self, pattern: Pattern, binding: Binding, places: tuple[int, ...]
+    ) -> tuple[int, ...] | None:
+        made: list[int] = []
+        for target, place in zip(pattern.target, places, strict=True):
+            number = self._term(target, binding)
+            if number is None or self.pool.sizes[number] != self.pool.sizes[place]:
+                return None
+            if self.pool.dtypes[number] != self.pool.dtypes[place]:
+                return None
+            made.append(number)
+        return tuple(made)
+
+    def _term(self, expression: Expression, binding: Binding) -> int | None:
+        if isinstance(expression, Input):
+            return binding[expression.name]
+        if expression.op in CONSTANTS:
+            return binding.get(str(expression))
+        args: list[int] = []
+        for arg in expression.args:
+            number = self._term(arg, binding)
+            if number is None:
+                return None
+            args.append(number)
+        return self.pool.make(expression.op, expression.params, tuple(args))
+
+    def _holds(self, guard: Guard, binding: Binding) -> bool:
+        """Whether a convolution of the guard's tensors has one group."""
+        x, w = (self._term(arg, binding) for arg in guard.args)
+        return x is not None and w is not None and self.pool.sizes[x][1] == self.pool.sizes[w][1]

@@ -1,0 +1,239 @@
+"""gw.optimize: the same results, fewer kernels; case studies; files; what is refused."""
+
+import json
+from collections import Counter
+from importlib.util import find_spec
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import graphwright as gw
+from graphwright.errors import GraphFileError, InvalidOption, UnsupportedModel
+from graphwright.pipeline import ResultsDiffer, load_optimized
+from graphwright.pipeline.inference import api
+from inference_models import (
+    Averages,
+    Branches,
+    Heads,
+    Inception,
+    PoolsAndConvolution,
+    Random,
+    flops,
+    settled,
+)
+
+IMAGE = torch.rand(1, 4, 6, 6, dtype=torch.float64)
+
+
+def optimized(model, x, **options):
+    result = gw.optimize(settled(model), x, prices=flops, **options)
+    return result, Counter(node.op for node in result.graph.nodes)
+
+
+def same(model, result, *inputs):
+    with torch.no_grad():
+        torch.testing.assert_close(result(*inputs), model(*inputs), rtol=1e-9, atol=1e-9)
+
+
+def test_norms_and_biases_become_part_of_convolutions():
+    model = nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 2, 1))
+    result, ops = optimized(model, IMAGE)
+    assert ops == {"aten.conv2d": 2, "aten.relu": 1}
+    assert all(node.inputs[2] is not None for node in result.graph.nodes if "conv" in node.op)
+    same(model, result, IMAGE)
+
+
+def test_convolutions_of_one_input_become_one():
+    """Those of 1 x 1; their biases, norms and activations follow."""
+    model = Inception()
+    result, ops = optimized(model, IMAGE)
+    assert ops["aten.conv2d"] <= 2 and ops["aten.relu"] == 1
+    same(model, result, IMAGE)
+
+
+def test_products_of_one_input_become_one():
+    """TASO figure 2.1: query, key and value by one product, and a split."""
+    model, x = Heads(), torch.rand(1, 5, 6, dtype=torch.float64)
+    result, ops = optimized(model, x)
+    assert ops["aten.linear"] == 1 and ops["aten.slice.Tensor"] >= 3
+    assert ops["aten.add.Tensor"] == 0  # all biases are in the product
+    same(model, result, x)
+
+
+def test_two_poolings_and_their_sum_become_one_kernel():
+    """TASO section 2.9.3."""
+    result, ops = optimized(Averages(), IMAGE)
+    assert ops == {"aten.conv2d": 1}
+    same(Averages(), result, IMAGE)
+
+
+def test_a_pooling_and_a_convolution_become_one_convolution():
+    """As in NasNet-A's cells, by way of a convolution with C_pool."""
+    model = PoolsAndConvolution()
+    result, ops = optimized(model, IMAGE)
+    assert ops == {"aten.conv2d": 1}
+    same(model, result, IMAGE)
+
+
+def test_arguments_and_results_are_nested_as_before():
+    class Nested(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, pair, *, scale):
+            a, b = pair
+            return {
+                "sum": self.linear(a) * scale + b,
+                "same": b,
+                "none": None,
+                "twice": (a + b, a + b),
+            }
+
+    model = settled(Nested())
+    inputs = {
+        "pair": (torch.rand(2, 3).double(), torch.rand(2, 3).double()),
+        "scale": torch.rand(3).double(),
+    }
+    result = gw.optimize(model, inputs, prices="roofline")
+    made, wanted = result(**inputs), model(**inputs)
+    assert (
+        made.keys() == wanted.keys() and made["none"] is None and made["same"] is inputs["pair"][1]
+    )
+    torch.testing.assert_close(made["sum"], wanted["sum"])
+    torch.testing.assert_close(made["twice"], wanted["twice"])
+    assert made["twice"][0].data_ptr() != made["twice"][1].data_ptr()  # one may be written to
+    with pytest.raises(TypeError, match="nested"):
+        result(inputs["pair"][0])
+
+
+def test_inputs_are_not_written_to():
+    model = settled(Random(3))
+    result = gw.optimize(model, IMAGE, prices="roofline")
+    before = IMAGE.clone()
+    first = [t.clone() for t in result(IMAGE)]
+    assert torch.equal(IMAGE, before)
+    for a, b in zip(first, result(IMAGE), strict=True):
+        assert torch.equal(a, b)  # nor are weights
+
+
+def test_what_depends_on_weights_alone_is_computed_once():
+    class Weights(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.rand(3, 3)), nn.Parameter(torch.rand(3, 3))
+
+        def forward(self, x):
+            return x @ (self.a @ self.b).softmax(-1), self.a + self.b
+
+    model, x = Weights(), torch.rand(2, 3).double()
+    result, ops = optimized(model, x)
+    assert ops == {"aten.linear": 1}
+    same(model, result, x)
+
+
+def test_random_operators_are_drawn_each_time():
+    class Noise(nn.Module):
+        def forward(self, x):
+            return x + torch.rand_like(x), torch.rand_like(x)
+
+    result = gw.optimize(Noise(), IMAGE, prices="roofline", check=False)
+    (a, b), (c, _) = result(IMAGE), result(IMAGE)
+    assert not torch.equal(a, c) and not torch.equal(a - IMAGE, b)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pt2"])
+def test_a_saved_model_computes_the_same(tmp_path, suffix):
+    model = Inception()
+    result, _ = optimized(model, IMAGE)
+    path = tmp_path / f"model{suffix}"
+    result.save(path, IMAGE)
+    if suffix == ".pt":
+        again = load_optimized(path)
+        assert again.report == result.report and again.graph == result.graph
+    else:
+        again = torch.export.load(path).module()
+    same(model, again, IMAGE)
+
+
+@pytest.mark.skipif(find_spec("onnxscript") is None, reason="onnxscript is not installed")
+def test_a_model_becomes_onnx(tmp_path):
+    model = settled(Inception()).float()
+    gw.optimize(model, IMAGE.float(), prices="roofline").save(tmp_path / "m.onnx", IMAGE.float())
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (made,) = session.run(None, {session.get_inputs()[0].name: IMAGE.float().numpy()})
+    torch.testing.assert_close(torch.from_numpy(made), model(IMAGE.float()), rtol=1e-4, atol=1e-4)
+
+
+def test_the_graph_goes_through_torch_compile():
+    model = Inception()
+    result, _ = optimized(model, IMAGE)
+    same(model, torch.compile(result, backend="aot_eager", fullgraph=True), IMAGE)
+
+
+def test_measured_prices_and_the_race():
+    torch.manual_seed(0)
+    model = Branches().eval()
+    result = gw.optimize(model, IMAGE.float(), budget=40)
+    assert result.report.measuring > 0 and result.report.difference < 1e-4
+    assert result.report.kernels_after <= result.report.kernels_before
+    assert "kernels" in repr(result)
+
+
+def test_a_wrong_result_is_refused(monkeypatch):
+    """Were a rule wrong, the check would tell."""
+    monkeypatch.setattr(api, "fold", lambda graph, weights: _wrong(graph, weights))
+    with pytest.raises(ResultsDiffer, match="differs from the original"):
+        optimized(Inception(), IMAGE)
+
+
+def _wrong(graph, weights):
+    from graphwright.pipeline.inference.fold import fold
+
+    made, held = fold(graph, weights)
+    return made, {name: 1.01 * value for name, value in held.items()}
+
+
+def test_what_cannot_be_optimised_is_refused():
+    with pytest.raises(UnsupportedModel, match=r"model\.eval"):
+        gw.optimize(nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)), IMAGE.float())
+
+    class Depends(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(UnsupportedModel, match="control flow"):
+        gw.optimize(Depends(), IMAGE)
+    with pytest.raises(UnsupportedModel, match=r"nn\.Module"):
+        gw.optimize(lambda x: x, IMAGE)
+    with pytest.raises(InvalidOption, match="alpha"):
+        gw.optimize(Averages(), IMAGE, alpha=0.5)
+    with pytest.raises(InvalidOption, match="roofline"):
+        gw.optimize(Averages(), IMAGE, prices="guessed")
+
+
+def test_other_files_are_no_models(tmp_path):
+    for content in (b"", b"{}", json.dumps({"format": "graphwright optimized"}).encode()):
+        (tmp_path / "x.pt").write_bytes(content)
+        with pytest.raises(GraphFileError, match="no optimised model"):
+            load_optimized(tmp_path / "x.pt")
+
+
+def test_a_view_of_what_is_overwritten_keeps_its_values():
+    """In place only where nothing else reads the memory."""
+
+    class Views(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 1)
+
+        def forward(self, x):
+            y = self.conv(x)
+            return y.relu() + y.flatten(1).sum(), F.relu(self.conv(x)), y[:, :2]
+
+    model = Views()
+    result, _ = optimized(model, IMAGE)
+    same(model, result, IMAGE)
