@@ -20,10 +20,10 @@ from graphwright.rewrite.optimize import (
     patterns_of,
     rewrite_graph,
 )
-from graphwright.rewrite.substitutions import shipped
+from graphwright.rewrite.substitutions import every_rule
 from inference_models import Heads, Random, flops, settled
 
-PATTERNS = patterns_of(shipped().rules)
+PATTERNS = patterns_of(every_rule())
 
 
 def values_of(graph, given):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphwright.rewrite.substitutions.graphs import Input, apply, matches, substitute
-from graphwright.rewrite.substitutions.library import Rule, shipped
+from graphwright.rewrite.substitutions.library import Rule, every_rule
 from graphwright.rewrite.substitutions.validate import check
 from graphwright.rewrite.substitutions.values import draw_shapes, place, shapes_of
 from graphwright.symbolic.prove import Verdict
@@ -57,7 +57,7 @@ def same_values(before, after, shapes, rng) -> None:
 def test_every_rule_keeps_the_values(chunk):
     """In both directions where it has two."""
     applied = 0
-    for rule in shipped().rules[chunk::CHUNKS]:
+    for rule in every_rule()[chunk::CHUNKS]:
         rng = np.random.default_rng(rule.number)
         graph, shapes = random_graph(rule, rng)
         directions = [rule.substitution]
@@ -76,7 +76,7 @@ def test_every_rule_keeps_the_values(chunk):
             same_values(graph, changed, more, rng)
             applied += 1
             graph, shapes = changed, dict(more)
-    assert applied >= len(shipped().rules[chunk::CHUNKS])
+    assert applied >= len(every_rule()[chunk::CHUNKS])
 
 
 @settings(max_examples=60)
@@ -84,7 +84,7 @@ def test_every_rule_keeps_the_values(chunk):
 def test_any_sequence_of_rules_keeps_the_values(seed):
     """Rules that nobody chose for the graph, one after the other, wherever they match."""
     rng = np.random.default_rng(seed)
-    rules = shipped().rules
+    rules = every_rule()
     graph, shapes = random_graph(rules[rng.integers(len(rules))], rng)
     first = graph
     for _ in range(6):
@@ -109,12 +109,12 @@ def holds_over_the_reals(rule: Rule) -> None:
 
 def test_rules_hold_over_the_reals():
     """Symbolic execution of both graphs, for some of the rules at one small choice of shapes."""
-    for rule in shipped().rules[::40]:
+    for rule in every_rule()[::40]:
         holds_over_the_reals(rule)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_all_rules_hold_over_the_reals(chunk):
-    for rule in shipped().rules[chunk::CHUNKS]:
+    for rule in every_rule()[chunk::CHUNKS]:
         holds_over_the_reals(rule)

@@ -64,7 +64,7 @@ def rules(
     rule 7: its source and target graph, the guard it needs, and the axioms of its proof.
     """
     from graphwright import report
-    from graphwright.rewrite.substitutions import shipped
+    from graphwright.rewrite.substitutions import every_rule, shipped
 
     if number is None:
         if output is not None:
@@ -72,10 +72,10 @@ def rules(
         outputs.print_result(report.list_rules(shipped(), operator=operator, size=size), as_json)
         return
     outputs.check(output, outputs.PICTURES)
-    library = shipped()
-    if not 0 <= number < len(library):
-        raise InvalidOption(f"there is no rule {number}; rules go from 0 to {len(library) - 1}")
-    rule = library.rules[number]
+    every = every_rule()
+    if not 0 <= number < len(every):
+        raise InvalidOption(f"there is no rule {number}; rules go from 0 to {len(every) - 1}")
+    rule = every[number]
     if output is not None:
         report.plot_rule(rule, output)
         outputs.say_saved(output)

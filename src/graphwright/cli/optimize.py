@@ -114,7 +114,7 @@ def _is_file(model: str) -> bool:
 
 
 def _show(model: str, result: Optimized) -> None:
-    from graphwright.rewrite.substitutions import shipped
+    from graphwright.rewrite.substitutions import every_rule
 
     made, console = result.report, Console()
     table = Table(title=f"{model}, one inference", title_justify="left")
@@ -124,7 +124,7 @@ def _show(model: str, result: Optimized) -> None:
     table.add_row("norms and biases merged", "", _milliseconds(made.merged))
     table.add_row("optimised", f"{made.kernels_after}", _milliseconds(made.optimized))
     console.print(table)
-    rules: list[Any] = [(shipped().rules[n], count) for n, count in made.applied.items()]
+    rules: list[Any] = [(every_rule()[n], count) for n, count in made.applied.items()]
     for rule, count in rules:
         console.print(f"{count:>4} x rule {rule}", highlight=False)
     if not made.kept:

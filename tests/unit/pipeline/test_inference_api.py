@@ -237,3 +237,12 @@ def test_a_view_of_what_is_overwritten_keeps_its_values():
     model = Views()
     result, _ = optimized(model, IMAGE)
     same(model, result, IMAGE)
+
+
+def test_separate_branches_become_one_grouped_convolution():
+    """ResNeXt: convolutions of one input are one, and those of its parts are groups of one."""
+    model = Branches(8)
+    result, ops = optimized(model, IMAGE)
+    assert ops == {"aten.conv2d": 2, "aten.relu": 2}
+    assert [n.attrs["groups"] for n in result.graph.nodes if n.op == "aten.conv2d"] == [1, 8]
+    same(model, result, IMAGE)

@@ -7,4 +7,4 @@ from graphwright.pipeline.inference.api import (
     load_optimized,
     optimize,
 )
-from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice
+from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice, clock_of

@@ -30,6 +30,7 @@ from graphwright.rewrite.substitutions import (
     Rule,
     Substitution,
     Term,
+    holds_for,
     inputs_of,
     leaves_of,
     subterms,
@@ -343,6 +344,6 @@ class Matcher:
         return self.pool.make(expression.op, expression.params, tuple(args))
 
     def _holds(self, guard: Guard, binding: Binding) -> bool:
-        """Whether a convolution of the guard's tensors has one group."""
-        x, w = (self._term(arg, binding) for arg in guard.args)
-        return x is not None and w is not None and self.pool.sizes[x][1] == self.pool.sizes[w][1]
+        terms = [self._term(arg, binding) for arg in guard.args]
+        known = [self.pool.sizes[t] for t in terms if t is not None]
+        return len(known) == len(terms) and holds_for(guard.name, known)

@@ -31,9 +31,10 @@ from graphwright.rewrite.substitutions.graphs import (
 from graphwright.rewrite.substitutions.library import (
     Library,
     Rule,
+    every_rule,
     load_rules,
     save_rules,
     shipped,
 )
 from graphwright.rewrite.substitutions.models import constant_calls
-from graphwright.rewrite.substitutions.values import suggested_shapes
+from graphwright.rewrite.substitutions.values import holds_for, suggested_shapes

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ from graphwright.errors import GraphwrightError
 from graphwright.files import read_whole, write_atomically
 from graphwright.rewrite.substitutions.errors import InvalidRule
 from graphwright.rewrite.substitutions.graphs import (
+    Param,
     Substitution,
     inputs_of,
     parse,
     parse_guard,
+    substitute,
 )
+from graphwright.rewrite.substitutions.properties import DOMAINS, GROUPED_PROPERTIES
 
 RULES = Path(__file__).with_name("rules.json")
 TIMES = "proof_times.json"
@@ -62,6 +66,21 @@ class Library:
 def shipped() -> Library:
     """The library that comes with the package."""
     return load_rules(RULES)
+
+
+@lru_cache(maxsize=1)
+def every_rule() -> tuple[Rule, ...]:
+    """The rules of the library, and those that are validated properties themselves."""
+    rules = list(shipped().rules)
+    for item in GROUPED_PROPERTIES:
+        names = list(item.parameters)
+        for chosen in product(*(DOMAINS[item.parameters[name]] for name in names)):
+            params: dict[Param, Param] = dict(zip(names, chosen, strict=True))
+            source, target = (substitute(side, {}, params) for side in item.sides)
+            made = Substitution((source,), (target,), item.guards)
+            number = len(rules)
+            rules.append(Rule(number=number, substitution=made, axioms=(item.equation,), effort=0))
+    return tuple(rules)
 
 
 def save_rules(library: Library, path: Path) -> None:

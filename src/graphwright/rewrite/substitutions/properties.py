@@ -209,3 +209,14 @@ OWN_PROPERTIES: tuple[Property, ...] = tuple(
     )
 )
 """What the table lacks, or implies by a step that Z3 does not take: validated alike."""
+
+GROUPED_PROPERTIES: tuple[Property, ...] = (
+    Property(
+        "concat(1, conv(s, p, none, x, y), conv(s, p, none, z, w))"
+        " = conv(s, p, none, concat(1, x, z), concat(0, y, w))",
+        "convolutions side by side are groups of one",
+        when=("alike(x, y, z, w)",),
+        published=False,
+    ),
+)
+"""Validated as the others are, and used as rules themselves: no proof is made from them."""

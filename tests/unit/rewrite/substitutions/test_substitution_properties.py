@@ -3,12 +3,19 @@
 import pytest
 
 from graphwright.rewrite.substitutions.errors import InvalidRule, WrongProperty
-from graphwright.rewrite.substitutions.properties import OWN_PROPERTIES, PROPERTIES, Property
+from graphwright.rewrite.substitutions.graphs import Input, Substitution, substitute
+from graphwright.rewrite.substitutions.properties import (
+    GROUPED_PROPERTIES,
+    OWN_PROPERTIES,
+    PROPERTIES,
+    Property,
+)
 from graphwright.rewrite.substitutions.prove import Prover, redundant
-from graphwright.rewrite.substitutions.validate import instances, require_valid
+from graphwright.rewrite.substitutions.validate import check, instances, require_valid
+from graphwright.rewrite.substitutions.values import have_shapes
 from graphwright.symbolic.prove import Verdict
 
-EVERY = (*PROPERTIES, *OWN_PROPERTIES)
+EVERY = (*PROPERTIES, *OWN_PROPERTIES, *GROUPED_PROPERTIES)
 GUARDED = [item for item in PROPERTIES if item.when]
 
 
@@ -108,3 +115,15 @@ def test_the_properties_are_consistent():
 def test_no_property_follows_from_the_others():
     implied = Property("ewadd(ewadd(x, y), z) = ewadd(z, ewadd(y, x))", "implied")
     assert redundant((*PROPERTIES, implied)) == [implied]
+
+
+def test_groups_of_different_sizes_do_not_go_side_by_side():
+    """The guard: with one output beside three, an output would read its neighbour's channel."""
+    (item,) = GROUPED_PROPERTIES
+    sides = tuple(substitute(side, {}, {"s": 1, "p": "valid"}) for side in item.sides)
+    guarded = Substitution(sides[:1], sides[1:], item.guards)
+    image, kernel = (1, 1, 1, 1), (3, 1, 1, 1)
+    given = dict(zip(map(Input, "xyzw"), (image, image, image, kernel), strict=True))
+    assert have_shapes(Substitution(sides[:1], sides[1:]), given)
+    assert not have_shapes(guarded, given)
+    assert check(guarded, given, seconds=60).verdict is Verdict.REFUTED

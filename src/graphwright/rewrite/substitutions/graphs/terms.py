@@ -121,7 +121,11 @@ def _read_param(node: ast.expr) -> Param:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A precondition: `ungrouped(x, w)` says that a convolution of x by w has one group."""
+    """A precondition on shapes.
+
+    `ungrouped(x, w)`: a convolution of x by w has one group. `alike(x, v, y, w)`: convolutions of x
+    by v and of y by w have equally many outputs in each group.
+    """
 
     name: str
     args: tuple[Expression, ...]
@@ -130,16 +134,17 @@ class Guard:
         return f"{self.name}({', '.join(map(str, self.args))})"
 
 
-GUARDS = ("ungrouped",)
+GUARDS = {"ungrouped": 2, "alike": 4}
+"""The guards, and how many tensors each is about."""
 
 
 def parse_guard(text: str) -> Guard:
     """Read a guard from its text form."""
     name, _, rest = text.partition("(")
-    pair = parse(f"ewadd({rest}")  # two terms in brackets
-    if name not in GUARDS or not isinstance(pair, Term) or len(pair.args) != 2:
+    terms = parse(f"ewadd({rest}")  # terms in brackets
+    if not isinstance(terms, Term) or GUARDS.get(name) != len(terms.args):
         raise InvalidRule(f"{text!r} is no guard; write it as ungrouped(x, w)")
-    return Guard(name, pair.args)
+    return Guard(name, terms.args)
 
 
 def subterms(*outputs: Expression) -> Iterator[Expression]:

@@ -16,7 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from graphwright.rewrite.substitutions.errors import WrongProperty
-from graphwright.rewrite.substitutions.properties import OWN_PROPERTIES, PROPERTIES
+from graphwright.rewrite.substitutions.properties import (
+    GROUPED_PROPERTIES,
+    OWN_PROPERTIES,
+    PROPERTIES,
+)
 from graphwright.rewrite.substitutions.validate.instances import (
     SECONDS,
     instances,
@@ -52,7 +56,8 @@ def main() -> int:
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
     )  # fmt: skip
-    chosen = [p for p in (*PROPERTIES, *OWN_PROPERTIES) if options.only in p.equation]
+    every = (*PROPERTIES, *OWN_PROPERTIES, *GROUPED_PROPERTIES)
+    chosen = [p for p in every if options.only in p.equation]
     total = 0
     with Progress(*columns, console=console) as bar:
         overall = bar.add_task("properties", total=len(chosen))

@@ -16,6 +16,7 @@ from graphwright.rewrite.substitutions.values.shapes import (
     fits,
     have_shapes,
     holds,
+    holds_for,
     is_possible,
     kinds_of,
     shapes_of,

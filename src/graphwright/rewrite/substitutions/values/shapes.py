@@ -74,12 +74,18 @@ def fits(item: Substitution, given: Given) -> bool:
 
 
 def holds(guard: Guard, given: Given) -> bool:
-    """Whether a guard holds for these shapes: the weight is as deep as the data has channels."""
+    """Whether a guard holds for these shapes."""
     shapes = shapes_of(guard.args, given)
-    if shapes is None:
-        return False
-    x, w = (sizes_of(shapes[e]) for e in guard.args)
-    return x[1] == w[1]
+    return shapes is not None and holds_for(guard.name, [sizes_of(shapes[e]) for e in guard.args])
+
+
+def holds_for(guard: str, sizes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a guard holds for tensors of these sizes, data and weights of convolutions."""
+    if guard == "ungrouped":  # the weight is as deep as the data has channels
+        x, w = sizes
+        return x[1] == w[1]
+    x, v, y, w = sizes  # outputs over groups; groups are channels over depth
+    return v[0] * v[1] * y[1] == w[0] * w[1] * x[1]
 
 
 def kinds_of(leaf: Expression, *outputs: Expression) -> tuple[str, ...]:
