@@ -4,8 +4,9 @@ Graphs wait in a queue, the cheapest first. A graph's changes are tried one afte
 costs less than `alpha` times the best so far waits in turn, once. Alpha 1 is greedy; more lets the
 search go over graphs that are dearer for a while.
 
-Where a change has merged several tensors, biases and activations of theirs are merged with it while
-that saves anything: by themselves, they would be dearer for too long.
+Where a change has merged two tensors, the same is tried with all others that it fits, and biases
+and activations are merged with them while that saves anything. One by one these steps could be
+dearer for too long: 32 branches are cheaper as one, though perhaps not the first two of them.
 
 A change that makes the best graph so far is followed at once: the graph that it came from waits
 with the changes that are left. So a chain of improvements, such as 32 branches that become one,
@@ -66,9 +67,11 @@ def backtrack(
             known.add(made)
             steps = (*applied, change.pattern)
             if len(change.replaced) > 1:
-                made, steps = _followed(matcher, made, steps)
-                if made in known and len(steps) > len(applied) + 1:
-                    continue
+                every = _all_alike(matcher, made, change.pattern, deadline)
+                made, steps = min(
+                    (_followed(matcher, each, steps, deadline) for each in {made, every}),
+                    key=lambda graph_and_steps: pool.cost(graph_and_steps[0]),
+                )
                 known.add(made)
             price = pool.cost(made)
             if price < alpha * least:
@@ -82,17 +85,28 @@ def backtrack(
     return Found(graph=best, cost=least, original=original, applied=way, seen=len(known))
 
 
+def _all_alike(matcher: Matcher, graph: Graph, pattern: Pattern, deadline: float) -> Graph:
+    """The graph after a merge is repeated for as long as there is something to merge."""
+    while monotonic() < deadline:
+        made = matcher.merged(graph, pattern)
+        if made is None:
+            break
+        graph = made
+    return graph
+
+
 def _followed(
-    matcher: Matcher, graph: Graph, steps: tuple[Pattern, ...]
+    matcher: Matcher, graph: Graph, steps: tuple[Pattern, ...], deadline: float
 ) -> tuple[Graph, tuple[Pattern, ...]]:
     """The graph after all that follows a merge, and the rules on the way."""
     pool = matcher.pool
     cost = pool.cost(graph)
-    while True:
-        for change in matcher.following(graph):
-            made = pool.replace(graph, change.replaced)
-            if made is not None and (price := pool.cost(made)) < cost:
-                graph, cost, steps = made, price, (*steps, change.pattern)
-                break
-        else:
-            return graph, steps
+    better = True
+    while better:
+        better = False
+        for pattern in matcher.loose:
+            made = _all_alike(matcher, graph, pattern, deadline)
+            if made != graph and (price := pool.cost(made)) < cost:
+                graph, cost, steps = made, price, (*steps, pattern)
+                better = True
+    return graph, steps

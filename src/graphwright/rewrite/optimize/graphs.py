@@ -10,12 +10,12 @@ from time import monotonic
 from graphwright.describe import Types
 from graphwright.ir import PERSISTENT_ROLES, Graph, GraphBuilder, Role
 from graphwright.rewrite.optimize.backtracking import ALPHA, Found, backtrack
-from graphwright.rewrite.optimize.patterns import Matcher, patterns_of
+from graphwright.rewrite.optimize.patterns import Matcher, patterns_of, usual_patterns
 from graphwright.rewrite.optimize.pool import Pool, Price, is_steady
 from graphwright.rewrite.optimize.reading import Reader
 from graphwright.rewrite.optimize.regions import Region, cut
 from graphwright.rewrite.optimize.writing import Writer
-from graphwright.rewrite.substitutions import Rule, every_rule
+from graphwright.rewrite.substitutions import Rule
 
 Tell = Callable[[str, int, int], None]
 """What is done, how much of it, of how much."""
@@ -55,7 +55,7 @@ def rewrite_graph(
     started = monotonic()
     fixed = fixed_tensors(graph)
     pool = Pool(price)
-    matcher = Matcher(pool, patterns_of(every_rule() if rules is None else rules))
+    matcher = Matcher(pool, usual_patterns() if rules is None else patterns_of(rules))
     regions = cut(graph, fixed)
     alone = tuple(name for name in graph.outputs if name in fixed)
     if alone:

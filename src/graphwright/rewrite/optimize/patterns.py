@@ -10,8 +10,8 @@ were merged: relu(split0(m)), relu(split1(m)) become the splits of relu(m).
 A pattern of one output matches a term, whatever graph that is in, so its outcomes are found once
 for each term. A rule with several outputs is matched output by output within a graph: for each
 output the terms that fit are known, and pairs are joined on the inputs that they share. Outputs
-that share none are only matched where they read the two splits of one tensor: elsewhere, nothing is
-saved by computing them together.
+that share none are only matched where they read the two splits of one tensor, along the axis of the
+target's: elsewhere, nothing is saved by computing them together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 from graphwright.rewrite.optimize.pool import COMMUTATIVE, SPLITS, Graph, Pool
@@ -30,6 +31,7 @@ from graphwright.rewrite.substitutions import (
     Rule,
     Substitution,
     Term,
+    every_rule,
     holds_for,
     inputs_of,
     leaves_of,
@@ -60,6 +62,12 @@ class Change:
 
     pattern: Pattern
     replaced: Mapping[int, int]
+
+
+@cache
+def usual_patterns() -> tuple[Pattern, ...]:
+    """Those of all rules that come with the package."""
+    return patterns_of(every_rule())
 
 
 def patterns_of(rules: Iterable[Rule]) -> tuple[Pattern, ...]:
@@ -140,7 +148,7 @@ class Matcher:
         self.pool = pool
         self._single: dict[object, list[Pattern]] = defaultdict(list)
         self._joint: dict[Pattern, int] = {}  # with their numbers
-        self._loose: dict[Pattern, None] = {}
+        self._loose: dict[Pattern, object] = {}  # with the axis of their splits
         for pattern in patterns:
             if len(pattern.source) == 1:
                 root = pattern.source[0]
@@ -148,8 +156,9 @@ class Matcher:
             else:
                 self._joint[pattern] = len(self._joint)
                 first, second = (set(inputs_of(output)) for output in pattern.source[:2])
-                if first.isdisjoint(second):
-                    self._loose[pattern] = None
+                split = pattern.target[0]
+                if first.isdisjoint(second) and isinstance(split, Term):
+                    self._loose[pattern] = split.params
         self._changes: dict[int, tuple[Change, ...]] = {}
         self._bindings: dict[tuple[Term, int], tuple[Binding, ...]] = {}
         self._pairs: dict[tuple[int, ...], Change | None] = {}
@@ -161,10 +170,19 @@ class Matcher:
         for number in numbers:
             yield from self.changes_of(number)
 
-    def following(self, graph: Graph) -> Iterator[Change]:
-        """Changes of what reads both splits of a tensor: they follow what was merged there."""
+    @property
+    def loose(self) -> tuple[Pattern, ...]:
+        """Patterns of what reads both splits of a tensor: they follow what was merged there."""
+        return tuple(self._loose)
+
+    def merged(self, graph: Graph, pattern: Pattern) -> Graph | None:
+        """The graph after one change by a rule of several outputs, if it fits anywhere."""
         numbers = [n for n in self.pool.reachable(graph) if not self.pool.fixed[n]]
-        yield from self._joint_changes(numbers, self._loose)
+        for change in self._joint_changes(numbers, (pattern,)):
+            made = self.pool.replace(graph, change.replaced)
+            if made is not None and made != graph:
+                return made
+        return None
 
     def changes_of(self, number: int) -> tuple[Change, ...]:
         """What rules of one output make of a term."""
@@ -188,10 +206,13 @@ class Matcher:
         for number in numbers:
             entry = self.pool.entries[number]
             by_root[entry.op, entry.params].append(number)
-        beside = self._beside(numbers)
+        beside: dict[object, dict[int, set[int]]] | None = None
         for pattern in patterns:
             if all(by_root.get((t.op, t.params)) for t in pattern.source):
-                loose = beside if pattern in self._loose else None
+                loose = None
+                if pattern in self._loose:
+                    beside = self._beside(numbers) if beside is None else beside
+                    loose = beside.get(self._loose[pattern], {})
                 index = self._joint[pattern]
                 for places, binding in self._join(pattern, by_root, loose, (), {}):
                     key = (index, *places, *binding.values())
@@ -217,9 +238,11 @@ class Matcher:
             yield places, binding
             return
         output = pattern.source[len(places)]
-        for number in by_root[output.op, output.params]:
-            if beside is not None and places and number not in beside.get(places[0], ()):
-                continue
+        candidates: Iterable[int] = by_root[output.op, output.params]
+        if beside is not None:
+            near = beside if not places else beside.get(places[0], ())
+            candidates = [number for number in candidates if number in near]
+        for number in candidates:
             if number not in places:
                 for bound in self._bindings_of(output, number):
                     if all(binding.get(name, value) == value for name, value in bound.items()):
@@ -227,8 +250,8 @@ class Matcher:
                             pattern, by_root, beside, (*places, number), {**binding, **bound}
                         )
 
-    def _beside(self, numbers: list[int]) -> dict[int, set[int]]:
-        """For each term that reads a first split, those that read the second of the same tensor."""
+    def _beside(self, numbers: list[int]) -> dict[object, dict[int, set[int]]]:
+        """For each axis and term that reads a first split along it, those that read the second."""
         entries = self.pool.entries
         readers: dict[int, list[int]] = defaultdict(list)
         for number in numbers:
@@ -237,13 +260,13 @@ class Matcher:
         seconds = {
             (entries[n].params, entries[n].args): n for n in numbers if entries[n].op == "split1"
         }
-        beside: dict[int, set[int]] = defaultdict(set)
+        beside: dict[object, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         for number in numbers:
             entry = entries[number]
             if entry.op == "split0" and (entry.params, entry.args) in seconds:
                 others = readers[seconds[entry.params, entry.args]]
                 for reader in readers[number]:
-                    beside[reader].update(others)
+                    beside[entry.params][reader].update(others)
         return beside
 
     def _bindings_of(self, output: Term, number: int) -> tuple[Binding, ...]:
