@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import graphwright as gw
-from graphwright.errors import GraphFileError, InvalidOption, UnsupportedModel
+from graphwright.errors import GraphFileError, InvalidBatch, InvalidOption, UnsupportedModel
 from graphwright.pipeline import ResultsDiffer, load_optimized
 from graphwright.pipeline.inference import api
 from inference_models import (
@@ -105,7 +105,7 @@ def test_arguments_and_results_are_nested_as_before():
     torch.testing.assert_close(made["sum"], wanted["sum"])
     torch.testing.assert_close(made["twice"], wanted["twice"])
     assert made["twice"][0].data_ptr() != made["twice"][1].data_ptr()  # one may be written to
-    with pytest.raises(TypeError, match="nested"):
+    with pytest.raises(InvalidBatch, match="nested"):
         result(inputs["pair"][0])
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from graphwright.aten import join_arguments, overload_of
+from graphwright.errors import InvalidBatch
 from graphwright.ir import Graph, Node
 
 IN_PLACE = {
@@ -126,7 +127,10 @@ class Nested(nn.Module):
         else:
             flat, spec = pytree.tree_flatten((args, kwargs))
             if spec != self.in_spec:
-                raise TypeError(f"arguments are nested as {spec}, the example as {self.in_spec}")
+                raise InvalidBatch(
+                    f"arguments are nested as {spec}, but the example was as {self.in_spec}; call "
+                    "the model as with the example, or optimise it with one like this"
+                )
         made = self.program(*(flat[n] for n in self.read))
         if self._is_single:
             return made[0]
