@@ -30,7 +30,7 @@ How it is built, from the bottom:
 from graphwright.gnn import data, dataloading, distributed, function, nn, ops, sampling, transforms
 from graphwright.gnn.alias import install
 from graphwright.gnn.data import load_graphs, rand_bipartite, rand_graph, save_graphs
-from graphwright.gnn.distributed import metis_partition_assignment
+from graphwright.gnn.distributed import distribute, metis_partition_assignment, predict
 from graphwright.gnn.graph import (
     ALL,
     EID,

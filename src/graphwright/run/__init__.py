@@ -14,6 +14,7 @@ from graphwright.run.check import (
 )
 from graphwright.run.checkpoint import examine, latest, load_into_module
 from graphwright.run.compile import compile_step as compile
+from graphwright.run.links import RowLinks
 from graphwright.run.loader import ShardLoader, shard_loader
 from graphwright.run.measure import (
     DDP,

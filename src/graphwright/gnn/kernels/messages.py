@@ -15,7 +15,8 @@ from torch import Tensor
 
 from graphwright.gnn.kernels.backend import backend_of
 from graphwright.gnn.kernels.broadcast import Shape, result_shape
-from graphwright.gnn.storage import FeatureMismatch, InvalidFunction, Relation
+from graphwright.gnn.kernels.parts import sum_over_part, with_sources
+from graphwright.gnn.storage import FeatureMismatch, InvalidFunction, PartRelation, Relation
 
 Operand = tuple[Any, str]
 """A feature and the end it belongs to: "u", "v" or "e"."""
@@ -32,8 +33,12 @@ def gspmm(
         raise InvalidFunction(f"reduction {reduce!r} is none of {list(REDUCTIONS)}")
     backend = backend_of(lhs[0])
     if reduce in ("max", "min"):
-        return backend.extreme_message(relation, op, lhs, rhs, reduce == "min")
-    out = backend.sum_messages(relation, op, lhs, rhs, "v", shape)
+        whole, (left, right) = with_sources(relation, lhs, rhs)
+        return backend.extreme_message(whole, op, left, right, reduce == "min")
+    if isinstance(relation, PartRelation):
+        out = sum_over_part(backend, relation, op, lhs, rhs, shape)
+    else:
+        out = backend.sum_messages(relation, op, lhs, rhs, "v", shape)
     if reduce == "mean":
         out = backend.scale(out, 1 / relation.in_degrees().clamp(min=1).double())
     return out
@@ -42,7 +47,8 @@ def gspmm(
 def gsddmm(relation: Relation, op: str, lhs: Operand, rhs: Operand | None = None) -> Any:
     """One result for each edge."""
     shape = check_operands(relation, op, lhs, rhs)
-    return backend_of(lhs[0]).sum_messages(relation, op, lhs, rhs, "e", shape)
+    whole, (left, right) = with_sources(relation, lhs, rhs)
+    return backend_of(lhs[0]).sum_messages(whole, op, left, right, "e", shape)
 
 
 def edge_softmax(relation: Relation, scores: Any, norm_by: str = "dst") -> Any:

@@ -264,6 +264,7 @@ class GatedGraphConv(nn.Module):
         for _ in range(self._n_steps):
             moved = torch.zeros_like(x)
             for part, layer in zip(parts, self.linears, strict=True):
-                moved = moved + propagate(part, layer(x))
+                y = layer(x) if part is relation else relation.sources(layer(x))
+                moved = moved + propagate(part, y)
             x = self.gru(moved, x)
         return x

@@ -107,11 +107,12 @@ class RelGraphConv(nn.Module):
             )
         matrices = self.linear_r.get_weight()
         out = feat.new_zeros(relation.num_dst, matrices.shape[-1])
+        sources = relation.sources(feat)
         for kind in torch.unique(etypes).tolist():
             edges = (etypes == kind).nonzero().reshape(-1)
-            part, rows = _into_touched(relation, edges.to(relation.idtype))
+            part, rows = _into_touched(relation.whole, edges.to(relation.idtype))
             weight = None if norm is None else norm.reshape(-1)[edges]
-            out = out.index_add(0, rows, propagate(part, feat, weight) @ matrices[kind])
+            out = out.index_add(0, rows, propagate(part, sources, weight) @ matrices[kind])
         if self.layer_norm_weight is not None:
             out = self.layer_norm_weight(out)
         if self.h_bias is not None:

@@ -126,6 +126,15 @@ class Relation:
             return self.made_csr.indptr.diff()
         return torch.bincount(self.coo[0], minlength=self.num_src).to(self.idtype)
 
+    @property
+    def whole(self) -> Relation:
+        """The relation whose sources are the rows of `sources(x)`: itself, but for a part's."""
+        return self
+
+    def sources(self, x: Tensor) -> Tensor:
+        """A feature of all sources; a part of a graph asks others for what it does not have."""
+        return x
+
     def find(self, edges: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of some edges."""
         src, dst = self.coo

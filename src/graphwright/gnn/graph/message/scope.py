@@ -10,7 +10,7 @@ user's function, and then reduced, by a kernel or bucket by bucket.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ from graphwright.gnn.storage import (
     Frame,
     InvalidFunction,
     MissingFeature,
+    NotDistributable,
+    PartRelation,
     Relation,
     put_rows,
 )
@@ -59,6 +61,11 @@ class Scope:
 
     def narrow(self, edges: Tensor, dst_nodes: Tensor | None = None) -> Scope:
         """Some edges, between the nodes that they touch, or into all of `dst_nodes`."""
+        if isinstance(self.relation, PartRelation):
+            raise NotDistributable(
+                "messages were sent along some edges alone, and which they are differs between "
+                "workers; a distributed model uses update_all, with a weight of 0 for other edges"
+            )
         src, dst = self.relation.find(edges)
         sources, src = torch.unique(src, return_inverse=True)
         wanted = dst if dst_nodes is None else torch.cat([dst_nodes, dst])
@@ -78,7 +85,7 @@ class Scope:
     def edge_batch(self) -> EdgeBatch:
         """All edges, for a user's function."""
         src, dst = self.relation.coo
-        frames = (self.src, self.dst, self.edge)
+        frames = (_Sources(self.src, self.relation), self.dst, self.edge)
         local = torch.arange(len(src), dtype=src.dtype, device=src.device)
         batch = EdgeBatch(frames, (src, dst), local, self.etype, True)
         if self.edge_ids is not None:
@@ -176,6 +183,25 @@ class Scope:
         if apply is not None:
             made.update(apply_to_nodes(apply, self.dst, made, self.dst_ids, self.etype[2]))
         return made
+
+
+class _Sources(Mapping[str, Any]):
+    """Features of sources, as the ids of a relation count them."""
+
+    def __init__(self, frame: Frame, relation: Relation) -> None:
+        self._frame, self._relation = frame, relation
+
+    def __getitem__(self, name: str) -> Any:
+        return self._relation.sources(self._frame[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame)
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._frame
 
 
 def apply_to_nodes(

@@ -38,8 +38,8 @@ class EdgeBatch:
     """Edges with the features of their sources, destinations and their own."""
 
     def __init__(
-        self, frames: tuple[Frame, Frame, Frame], ends: tuple[Tensor, Tensor], ids: Tensor,
-        etype: EdgeType, whole: bool,
+        self, frames: tuple[Mapping[str, Any], Frame, Frame], ends: tuple[Tensor, Tensor],
+        ids: Tensor, etype: EdgeType, whole: bool,
     ) -> None:  # fmt: skip
         src, dst, edge = frames
         self._ends, self._ids, self._etype = ends, ids, etype

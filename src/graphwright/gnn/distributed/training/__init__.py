@@ -1,0 +1,7 @@
+"""Full-graph training on several workers, each with a range of vertices (ROC)."""
+
+from graphwright.gnn.distributed.training.distribute import Trained, distribute, predict
+from graphwright.gnn.distributed.training.part import PartGraph, cut_part
+from graphwright.gnn.distributed.training.store import GraphStore
+from graphwright.gnn.distributed.training.trainer import InvalidTraining, Problem, Trainer
+from graphwright.gnn.distributed.training.worker import Epoch

@@ -1,0 +1,217 @@
+"""Train or apply a graph network on several workers, in one call.
+
+    trained = gnn.distribute(model, graph, workers=4, epochs=100)      the model has learned
+    outputs = gnn.predict(model, other, workers=4, cost=trained.cost)  a row for each vertex
+
+Under torchrun, or inside gw.launch, each process makes the same call and `workers` is their number;
+otherwise processes of this machine are started. Either way each holds a range of vertices, and
+results are those of a single process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.files import scratch_folder
+from graphwright.gnn.distributed.assign import metis_partition_assignment
+from graphwright.gnn.distributed.balance import Bounds, CostModel
+from graphwright.gnn.distributed.training.follow import follow
+from graphwright.gnn.distributed.training.store import GraphStore
+from graphwright.gnn.distributed.training.trainer import (
+    InvalidTraining,
+    Loss,
+    MakeOptimizer,
+    Problem,
+    adam,
+    cross_entropy,
+)
+from graphwright.gnn.distributed.training.worker import (
+    STRATEGIES,
+    Epoch,
+    Task,
+    WorkerResult,
+    train_part,
+)
+from graphwright.gnn.graph import DGLGraph
+from graphwright.run import RowLinks, launch, read_variables, world
+
+MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
+"""DGL's names of the vertices to learn from, to tune by and to judge by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A training that has ended: its epochs, the last cut, what was learned of costs, outputs."""
+
+    epochs: tuple[Epoch, ...]
+    bounds: Bounds
+    cost: CostModel | None
+    outputs: Tensor
+    """The model's output for each vertex, after the last epoch."""
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of each epoch."""
+        return [epoch.loss for epoch in self.epochs]
+
+    @property
+    def epoch_seconds(self) -> float:
+        """The median time of an epoch on the last cut."""
+        return median(e.seconds for e in self.epochs if e.bounds == self.bounds or len(e.busy) == 1)
+
+    def time_to(self, accuracy: float, mask: str = "test") -> float | None:
+        """Seconds of training until so many vertices of a mask were right; None if never."""
+        reached = (e.since_start for e in self.epochs if e.accuracy.get(mask, 0.0) >= accuracy)
+        return next(reached, None)
+
+
+def distribute(
+    model: nn.Module,
+    graph: DGLGraph,
+    *,
+    workers: int | None = None,
+    epochs: int = 100,
+    features: str = "feat",
+    labels: str = "label",
+    masks: Mapping[str, str] | None = None,
+    loss: Loss = cross_entropy,
+    optimizer: MakeOptimizer = adam,
+    partition: str | Sequence[int] = "learned",
+    order: str | Tensor | None = None,
+    cost: CostModel | None = None,
+    evaluate_every: int = 0,
+    seed: int = 0,
+    threads: int | None = None,
+    timeout: float | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> Trained:
+    """Train `model(graph, features)` on the whole graph, in place, on several workers.
+
+    `partition` is "learned", "edges", "vertices" or bounds of ranges; `order` "metis", or a vertex
+    for each place, numbers vertices anew so that ranges have fewer edges between them. `loss` is of
+    each vertex; `masks` name boolean features, by default those of DGL's datasets.
+    """
+    named = _masks(graph, masks)
+    for name in (features, labels, *named.values()):
+        if name not in graph.ndata:
+            raise InvalidTraining(
+                f"the graph has no feature '{name}' of nodes; it has {sorted(graph.ndata)}. Give "
+                "the names as features=, labels= and masks="
+            )
+    problem = Problem(features=features, labels=labels, masks=named, loss=loss, optimizer=optimizer)
+    if epochs < 0 or evaluate_every < 0:
+        raise InvalidTraining(f"epochs={epochs}, evaluate_every={evaluate_every}; give 0 or more")
+    bounds = partition if isinstance(partition, str) else tuple(partition)
+    if isinstance(bounds, str) and bounds not in STRATEGIES:
+        raise InvalidTraining(
+            f"there is no partition {bounds!r}; it is one of {', '.join(STRATEGIES)}, or bounds"
+        )
+    task = Task(
+        problem=problem, epochs=epochs, partition=bounds, cost=cost,
+        evaluate_every=evaluate_every, seed=seed,
+    )  # fmt: skip
+    places = _order(graph, order, workers)
+    results = _run(model, GraphStore.of(graph, places), task, workers, threads, timeout, on_epoch)
+    first = results[0]
+    if first.state is not None:
+        model.load_state_dict(first.state)
+    outputs = torch.cat([result.outputs for result in results])
+    if places is not None:
+        outputs = torch.empty_like(outputs).index_copy_(0, places, outputs)
+    return Trained(epochs=first.epochs, bounds=first.bounds, cost=first.cost, outputs=outputs)
+
+
+def predict(
+    model: nn.Module,
+    graph: DGLGraph,
+    *,
+    workers: int | None = None,
+    features: str = "feat",
+    partition: str | Sequence[int] = "learned",
+    cost: CostModel | None = None,
+    threads: int | None = None,
+    timeout: float | None = None,
+) -> Tensor:
+    """The model's output for each vertex of a graph; `cost` is what training learned of costs."""
+    if features not in graph.ndata:
+        raise InvalidTraining(f"the graph has no feature '{features}': {sorted(graph.ndata)}")
+    problem = Problem(features=features, labels=None, masks={})
+    bounds = partition if isinstance(partition, str) else tuple(partition)
+    task = Task(problem=problem, epochs=0, partition=bounds, cost=cost)
+    results = _run(model, GraphStore.of(graph), task, workers, threads, timeout, None)
+    return torch.cat([result.outputs for result in results])
+
+
+def _run(
+    model: nn.Module, store: GraphStore, task: Task, workers: int | None, threads: int | None,
+    timeout: float | None, on_epoch: Callable[[Epoch], None] | None,
+) -> list[WorkerResult]:  # fmt: skip
+    """The results of all workers by rank; of this one alone, with all outputs, under torchrun."""
+    if read_variables(os.environ) is not None:
+        return [_as_one_of_many(model, store, task, workers)]
+    with scratch_folder() as folder:
+        store.save(folder)
+        log = folder / "epochs.jsonl"
+        with follow(log, on_epoch):
+            start = launch(1 if workers is None else workers, threads=threads, timeout=timeout)
+            return start(_worker, model, replace(task, log=log), str(folder))
+
+
+def _worker(model: nn.Module, task: Task, folder: str) -> WorkerResult:
+    here = world()
+    store = GraphStore.load(Path(folder))
+    return train_part(model, store, RowLinks.join(here), task, here.device)
+
+
+def _as_one_of_many(
+    model: nn.Module, store: GraphStore, task: Task, workers: int | None
+) -> WorkerResult:
+    here = world()
+    if workers not in (None, here.size):
+        raise InvalidTraining(
+            f"workers={workers}, and this is one of {here.size} processes; leave workers out, or "
+            "start as many processes"
+        )
+    links = RowLinks.join(here)
+    try:
+        result = train_part(model, store, links, task, here.device)
+        sizes = torch.tensor(result.bounds).diff().tolist()
+        counts = [0 if rank == here.rank else sizes[here.rank] for rank in range(here.size)]
+        others = [0 if rank == here.rank else size for rank, size in enumerate(sizes)]
+        mine = result.outputs.to(here.device)
+        arrived = links.trade(mine.repeat(here.size - 1, *[1] * (mine.dim() - 1)), counts, others)
+        parts = list(arrived.wait().cpu().split(others))
+        parts[here.rank] = result.outputs
+        return replace(result, outputs=torch.cat(parts))
+    finally:
+        links.leave()
+
+
+def _masks(graph: DGLGraph, masks: Mapping[str, str] | None) -> dict[str, str]:
+    if masks is not None:
+        return dict(masks)
+    return {name: field for name, field in MASKS.items() if field in graph.ndata}
+
+
+def _order(graph: DGLGraph, order: str | Tensor | None, workers: int | None) -> Tensor | None:
+    """A vertex for each place."""
+    if order is None:
+        return None
+    if isinstance(order, Tensor):
+        if not torch.equal(order.sort().values, torch.arange(graph.num_nodes())):
+            raise InvalidTraining(
+                f"order has to name each of {graph.num_nodes()} vertices once. Got shape "
+                f"{list(order.shape)}."
+            )
+        return order
+    if order != "metis":
+        raise InvalidTraining(f"there is no order {order!r}: it is 'metis', a tensor or None")
+    size = workers if workers is not None else world().size
+    return torch.argsort(metis_partition_assignment(graph, size), stable=True)

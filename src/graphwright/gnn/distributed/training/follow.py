@@ -1,0 +1,47 @@
+"""Tell of each epoch as soon as it is made: rank 0 writes a line of a file, its parent reads it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graphwright.gnn.distributed.training.worker import Epoch
+
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def follow(log: Path, tell: Callable[[Epoch], None] | None) -> Iterator[None]:
+    """Within this context, call `tell` for every line that is written to a file."""
+    if tell is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_read, args=(log, tell, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _read(log: Path, tell: Callable[[Epoch], None], ended: threading.Event) -> None:
+    place, is_last = 0, False
+    while not is_last:
+        is_last = ended.wait(POLL_SECONDS)
+        if not log.exists():
+            continue
+        with log.open("rb") as file:
+            file.seek(place)
+            text = file.read()
+        whole = text.rpartition(b"\n")[0]
+        place += len(whole) + bool(whole)
+        for line in whole.splitlines():
+            data = json.loads(line)
+            data["busy"] = tuple(map(tuple, data["busy"]))
+            data["bounds"] = tuple(data["bounds"])
+            tell(Epoch(**data))

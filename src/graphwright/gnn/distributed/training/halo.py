@@ -1,0 +1,165 @@
+"""The halo of a part: rows of other workers' vertices come in, their gradients go back.
+
+    worker 0   x[send_rows] -------->  halo of worker 1                                forward
+    worker 0   grad[send_rows] +=  <-  gradients of worker 1's halo                    backward
+
+`begin` and `finish` are two steps of autograd's tape, so that what is computed between them,
+forward or backward, overlaps with the transfer. A token, which holds a zero, leads from one to the
+other. The tokens of a pass are added to the loss: so every worker takes part in every exchange on
+the way back, even if nothing that it computed depends on its halo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphwright.gnn.distributed.training.clock import LayerClock
+from graphwright.run import RowLinks
+
+
+class Pending(Protocol):
+    """Rows under way."""
+
+    def wait(self) -> Tensor:
+        """The rows, once they are there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Routes:
+    """Which own rows go to others, rank after rank, and how many come from each."""
+
+    send_rows: Tensor
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Exchange:
+    """One exchange: what is under way, in either direction."""
+
+    pending: Pending
+    layer: int
+    num_rows: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    back: Pending | None = None
+
+
+class HaloExchange:
+    """The halo of one part; the exchanges of a pass in the order in which they began."""
+
+    def __init__(self, links: RowLinks, routes: Routes, clock: LayerClock) -> None:
+        self.links, self.routes, self.clock = links, routes, clock
+        self.tokens: list[Tensor] = []
+        self.num_rows = sum(routes.received)
+        self._under_way: dict[int, _Exchange] = {}
+        self._newest: _Exchange | None = None
+
+    def start(self) -> None:
+        """A pass over the model begins."""
+        self.tokens.clear()
+        self._under_way.clear()
+        self.clock.start()
+
+    def begin(self, x: Tensor) -> Tensor:
+        """Send own rows that others need; a token for what comes in return."""
+        token = _Begin.apply(self, x)
+        assert isinstance(token, Tensor) and self._newest is not None
+        self.tokens.append(token)
+        self._under_way[id(token)] = self._newest
+        return token
+
+    def finish(self, token: Tensor) -> Tensor:
+        """The rows of the halo."""
+        rows = _Finish.apply(self, self._under_way.pop(id(token)), token)
+        assert isinstance(rows, Tensor)
+        return rows
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum of a tensor over all workers, on each of them, with gradients."""
+        made = _Sum.apply(self, x)
+        assert isinstance(made, tuple)
+        total: Tensor = made[0]
+        self.tokens.append(made[1])
+        return total
+
+    def anchored(self, loss: Tensor) -> Tensor:
+        """A loss that depends on every exchange, with the same value."""
+        return torch.stack([loss, *(token.to(loss.dtype) for token in self.tokens)]).sum()
+
+
+def _send(rows: Tensor, halo: HaloExchange, sent: Sequence[int], received: Sequence[int]) -> Any:
+    return halo.links.trade(rows, sent, received)
+
+
+class _Begin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, halo: HaloExchange, x: Tensor) -> Tensor:
+        halo.clock.stop()
+        routes, shape = halo.routes, tuple(x.shape[1:])
+        rows = x.detach().index_select(0, routes.send_rows).contiguous()
+        pending = _send(rows, halo, routes.sent, routes.received)
+        layer = halo.clock.add_layer(prod(shape))
+        halo._newest = _Exchange(pending, layer, len(x), shape, x.dtype)
+        ctx.halo, ctx.exchange = halo, halo._newest
+        halo.clock.go_on(layer)
+        return x.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        halo, exchange = ctx.halo, ctx.exchange
+        halo.clock.stop()
+        routes, like = halo.routes, grads[0]
+        if exchange.back is None:  # nothing here depends on the halo
+            zeros = like.new_zeros(halo.num_rows, *exchange.shape, dtype=exchange.dtype)
+            exchange.back = _send(zeros, halo, routes.received, routes.sent)
+        back = exchange.back.wait()
+        grad = like.new_zeros(exchange.num_rows, *exchange.shape, dtype=exchange.dtype)
+        grad.index_add_(0, routes.send_rows, back)
+        exchange.back = None
+        halo.clock.go_on(exchange.layer - 1)
+        return None, grad
+
+
+class _Finish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, halo: HaloExchange, exchange: _Exchange, token: Tensor) -> Tensor:
+        ctx.halo, ctx.exchange = halo, exchange
+        halo.clock.stop()
+        rows: Tensor = exchange.pending.wait()
+        halo.clock.go_on()
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        halo, exchange, rows = ctx.halo, ctx.exchange, grads[0].contiguous()
+        halo.clock.stop()
+        exchange.back = _send(rows, halo, halo.routes.received, halo.routes.sent)
+        halo.clock.go_on()
+        return None, None, rows.new_zeros(())
+
+
+class _Sum(torch.autograd.Function):
+    """Every worker's total depends on every worker's term, so gradients are summed as well."""
+
+    @staticmethod
+    def forward(ctx: Any, halo: HaloExchange, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.halo = halo
+        return _summed(halo, x), x.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, _summed(ctx.halo, grads[0])
+
+
+def _summed(halo: HaloExchange, x: Tensor) -> Tensor:
+    halo.clock.stop()
+    total = halo.links.sum([x.contiguous()])[0].clone()
+    halo.clock.go_on()
+    return total

@@ -1,0 +1,163 @@
+"""One worker's share of full-graph training: a pass over its part, then the sum of all gradients.
+
+    loss = sum over workers of (sum over own training vertices of the vertex's loss) / their number
+
+So every worker's gradient is its term of the gradient of the mean, and the sum over workers is what
+a single process computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphwright.gnn.distributed.training.batch_norm import share_statistics
+from graphwright.gnn.distributed.training.clock import LayerClock
+from graphwright.gnn.distributed.training.part import PartGraph
+from graphwright.gnn.storage import DGLError
+from graphwright.run import RowLinks
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of outputs and labels, the loss of each vertex."""
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+class InvalidTraining(DGLError):
+    """What training was given does not fit together.
+
+    The graph needs a feature and a label of each vertex under the names that were given, and a loss
+    function returns one number for each vertex: cross_entropy(..., reduction="none").
+    """
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The cross entropy of each vertex."""
+    return F.cross_entropy(outputs, labels, reduction="none")
+
+
+def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Adam with the learning rate that is usual for graph networks, 0.01."""
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Names of features in the graph, and how the model learns."""
+
+    features: str = "feat"
+    labels: str | None = "label"
+    masks: Mapping[str, str]
+    """The names of boolean features: "train" is learned from, accuracy is told for each."""
+    loss: Loss = cross_entropy
+    optimizer: MakeOptimizer = adam
+
+
+class Trainer:
+    """A model and one part of a graph."""
+
+    def __init__(self, model: nn.Module, links: RowLinks, problem: Problem) -> None:
+        self.model, self.links, self.problem = model, links, problem
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = problem.optimizer(self.parameters) if self.parameters else None
+        self.part: PartGraph | None = None
+        self._num_learned = 0.0
+
+    def take(self, part: PartGraph) -> None:
+        """Go on with another part; all workers do."""
+        share_statistics(self.model, part.halo)
+        self.part = part
+        train = self._rows("train")
+        self._num_learned = float(self.links.sum([train.sum().double()])[0])
+
+    @property
+    def clock(self) -> LayerClock:
+        """The times of the last pass."""
+        assert self.part is not None
+        return self.part.halo.clock
+
+    def step(self) -> float:
+        """One epoch: the loss before its update, the same on all workers."""
+        assert self.part is not None and self.problem.labels is not None
+        if self.optimizer is None:
+            raise InvalidTraining("the model has no parameters to train")
+        if not self._num_learned:
+            raise InvalidTraining("no vertex is to be learned from: the training mask is empty")
+        self.model.train()
+        halo, train = self.part.halo, self._rows("train")
+        halo.start()
+        outputs = self._forward()
+        labels = self.part.ndata[self.problem.labels]
+        losses = self.problem.loss(outputs[train], labels[train])
+        if losses.dim() == 0 or len(losses) != int(train.sum()):
+            raise InvalidTraining(
+                f"the loss function returned shape {list(losses.shape)} for {int(train.sum())} "
+                'vertices; it returns a number for each, as with reduction="none"'
+            )
+        loss = losses.sum() / self._num_learned
+        self.optimizer.zero_grad()
+        halo.anchored(loss).backward()
+        halo.clock.stop()
+        self._share_gradients()
+        self.optimizer.step()
+        return float(self.links.sum([loss.detach().double()])[0])
+
+    @torch.no_grad()
+    def evaluate(self) -> tuple[Tensor, dict[str, float]]:
+        """The outputs of own vertices, and the share of right ones in each mask, of all workers."""
+        assert self.part is not None
+        self.model.eval()
+        self.part.halo.start()
+        outputs = self._forward()
+        self.part.halo.clock.stop()
+        if self.problem.labels is None:
+            return outputs, {}
+        labels = self.part.ndata[self.problem.labels]
+        if labels.dim() != 1 or labels.is_floating_point() or outputs.dim() != 2:
+            return outputs, {}
+        right = outputs.argmax(1) == labels
+        rows = {name: self._rows(name) for name in self.problem.masks}
+        counts = torch.tensor(
+            [[float((right & mask).sum()), float(mask.sum())] for mask in rows.values()],
+            dtype=torch.float64, device=outputs.device,
+        )  # fmt: skip
+        whole = self.links.sum([counts])[0].tolist() if rows else []
+        shares = {n: r / max(c, 1) for n, (r, c) in zip(rows, whole, strict=True)}
+        return outputs, shares
+
+    def _forward(self) -> Tensor:
+        assert self.part is not None
+        features = self.part.ndata[self.problem.features]
+        outputs: Any = self.model(self.part, features)
+        if not isinstance(outputs, Tensor) or len(outputs) != self.part.num_nodes():
+            shape = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+            raise InvalidTraining(
+                f"the model returned {shape} for {self.part.num_nodes()} vertices; it is called "
+                "as model(graph, features) and returns a row for each vertex"
+            )
+        return outputs
+
+    def _rows(self, mask: str) -> Tensor:
+        assert self.part is not None
+        name = self.problem.masks.get(mask)
+        if name is None:
+            return torch.ones(self.part.num_nodes(), dtype=torch.bool, device=self.part.device)
+        rows: Tensor = self.part.ndata[name]
+        return rows.bool()
+
+    def _share_gradients(self) -> None:
+        """Sum gradients over workers; a parameter that none has used keeps none."""
+        used = torch.tensor([float(p.grad is not None) for p in self.parameters])
+        used = self.links.sum([used.to(self.parameters[0].device)])[0]
+        kinds: dict[torch.dtype, list[nn.Parameter]] = {}
+        for parameter, count in zip(self.parameters, used.tolist(), strict=True):
+            if count:
+                kinds.setdefault(parameter.dtype, []).append(parameter)
+        for group in kinds.values():
+            terms = [torch.zeros_like(p) if p.grad is None else p.grad for p in group]
+            for parameter, total in zip(group, self.links.sum(terms), strict=True):
+                parameter.grad = total.contiguous()

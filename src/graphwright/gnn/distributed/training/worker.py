@@ -1,0 +1,191 @@
+"""What each process of a distributed training does, epoch by epoch.
+
+    cut the graph -> step -> tell the others how long each layer took -> cut it again, if that pays
+
+Rank 0 learns the cost model and decides where to cut; the others are told. It writes each epoch to
+a file as soon as it is made, for whoever shows progress.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.gnn.distributed.balance import (
+    CPU_LINE,
+    GPU_LINE,
+    Bounds,
+    CostModel,
+    OnlinePartitioner,
+    VertexFeatures,
+    check_bounds,
+    equal_edges,
+    equal_vertices,
+    imbalance,
+)
+from graphwright.gnn.distributed.training.batch_norm import restore_statistics
+from graphwright.gnn.distributed.training.part import cut_part
+from graphwright.gnn.distributed.training.store import GraphStore
+from graphwright.gnn.distributed.training.trainer import InvalidTraining, Problem, Trainer
+from graphwright.run import RowLinks
+
+STRATEGIES = ("learned", "edges", "vertices")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """One epoch: its loss before the update, its time, and what each worker did.
+
+    `seconds` is the time on rank 0 from beginning to end, without evaluation or a new cut; `busy`
+    the seconds that each worker computed, layer by layer.
+    """
+
+    number: int
+    loss: float
+    seconds: float
+    busy: tuple[tuple[float, ...], ...]
+    bounds: Bounds
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    since_start: float = 0.0
+
+    @property
+    def slowest(self) -> float:
+        """What the epoch takes if nobody waits but for others: the slowest part of each layer."""
+        return sum((max(layer) for layer in zip(*self.busy, strict=True)), 0.0)
+
+    @property
+    def imbalance(self) -> float:
+        """The slowest worker's time over the mean of all."""
+        return imbalance([sum(layers) for layers in self.busy])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What every worker is given."""
+
+    problem: Problem
+    epochs: int
+    partition: str | Bounds = "learned"
+    cost: CostModel | None = None
+    evaluate_every: int = 0
+    seed: int = 0
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerResult:
+    """What a worker returns; outputs are those of its own vertices, at the end."""
+
+    epochs: tuple[Epoch, ...]
+    state: dict[str, Tensor] | None
+    outputs: Tensor
+    bounds: Bounds
+    cost: CostModel | None
+
+
+class Cutter:
+    """Where the graph is cut; the same on all ranks, as rank 0 decides."""
+
+    def __init__(self, store: GraphStore, links: RowLinks, task: Task, device: Any) -> None:
+        self.store, self.links, self.device = store, links, device
+        self.is_learned = task.partition == "learned"
+        self.online: OnlinePartitioner | None = None
+        self.bounds = self._first(task)
+
+    def _first(self, task: Task) -> Bounds:
+        workers, how, cost = self.links.size, task.partition, task.cost
+        if not isinstance(how, str):
+            return check_bounds(how, self.store.num_nodes, workers)
+        if how == "vertices":
+            return equal_vertices(self.store.num_nodes, workers)
+        bounds = equal_edges(self.store.indptr, workers)
+        if how == "learned" and self.links.rank == 0:
+            line = GPU_LINE if self.device.type == "cuda" else CPU_LINE
+            features = VertexFeatures(self.store.indptr, self.store.sources, line)
+            self.online = OnlinePartitioner(features=features, bounds=bounds)
+            if cost is not None:
+                bounds = self.online.bounds = self.online.cut(cost, workers)
+        elif how not in STRATEGIES:
+            raise InvalidTraining(f"there is no partition {how!r}: {', '.join(STRATEGIES)}")
+        return self._told(bounds) if how == "learned" else bounds
+
+    def again(
+        self, busy: Tensor, widths: list[int], epochs_left: int, move_seconds: float
+    ) -> Bounds | None:
+        """Other bounds, if a new cut pays."""
+        if not self.is_learned or self.links.size == 1:
+            return None
+        found = None
+        if self.online is not None:
+            self.online.observe(busy.cpu().numpy())
+            if self.online.is_due:
+                found = self.online.consider(widths, epochs_left, move_seconds)
+        told = self._told(found or self.bounds)
+        if told == self.bounds:
+            return None
+        self.bounds = told
+        return told
+
+    def _told(self, bounds: Bounds) -> Bounds:
+        mine = torch.tensor(bounds if self.links.rank == 0 else [0] * (self.links.size + 1))
+        return tuple(self.links.sum([mine.to(self.device)])[0].tolist())
+
+
+def train_part(
+    model: nn.Module, store: GraphStore, links: RowLinks, task: Task, device: torch.device
+) -> WorkerResult:
+    """Train on this worker's part of a graph, together with the others."""
+    torch.manual_seed(task.seed * links.size + links.rank)  # what dropout draws from
+    model.to(device)
+    cutter = Cutter(store, links, task, device)
+    trainer = Trainer(model, links, task.problem)
+
+    def move(bounds: Bounds) -> float:
+        """Go on with other bounds; the seconds that it took."""
+        began = time.perf_counter()
+        trainer.take(cut_part(store, bounds, links, device))
+        return time.perf_counter() - began
+
+    epochs: list[Epoch] = []
+    move_seconds, started, paused = move(cutter.bounds), time.perf_counter(), 0.0
+    for number in range(1, task.epochs + 1):
+        began, bounds = time.perf_counter(), cutter.bounds
+        loss = trainer.step()
+        seconds, clock = time.perf_counter() - began, trainer.clock
+        mine = torch.tensor([*clock.seconds, move_seconds], dtype=torch.float64, device=device)
+        everywhere, widths = links.gather(mine).cpu(), list(clock.widths)
+        busy, slowest_move = everywhere[:, :-1], float(everywhere[:, -1].max())
+        found = cutter.again(busy, widths, task.epochs - number, slowest_move)
+        if found is not None:
+            move_seconds = move(found)
+        since = time.perf_counter() - started - paused
+        accuracy: dict[str, float] = {}
+        if task.evaluate_every and (number % task.evaluate_every == 0 or number == task.epochs):
+            began = time.perf_counter()
+            _, accuracy = trainer.evaluate()
+            paused += time.perf_counter() - began
+        made = Epoch(
+            number=number, loss=loss, seconds=seconds, busy=tuple(map(tuple, busy.tolist())),
+            bounds=bounds, accuracy=accuracy, since_start=since,
+        )  # fmt: skip
+        epochs.append(made)
+        if task.log is not None and links.rank == 0:
+            with task.log.open("a") as log:
+                log.write(json.dumps(asdict(made)) + "\n")
+    outputs, _ = trainer.evaluate()
+    restore_statistics(model)
+    state = {name: value.cpu() for name, value in model.state_dict().items()}
+    return WorkerResult(
+        epochs=tuple(epochs) if links.rank == 0 else (),
+        state=state if links.rank == 0 else None,
+        outputs=outputs.cpu(),
+        bounds=cutter.bounds,
+        cost=task.cost if cutter.online is None else cutter.online.model or task.cost,
+    )

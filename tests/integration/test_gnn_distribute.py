@@ -1,0 +1,107 @@
+"""Full-graph training in real processes: exact, in one call or under a launcher, and ends when one is lost."""
+
+import copy
+import os
+import signal
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import graphwright.gnn as dgl
+from gnn_parts import MODELS, add_features, gcn, largest_difference, sgd, train_whole
+from graphwright.errors import WorkerFailed
+from graphwright.gnn.distributed import CostModel
+from graphwright.run import launch
+
+ROC = ("gcn", "gin", "gat", "sage mean", "sage pool", "commnet", "deep residual gcn")
+UNEVEN = (0, 3, 3, 250, 300)
+STEPS = 5
+
+
+def make_graph(dtype=torch.float32):
+    g = dgl.data.rmat(8, 2500, seed=5)
+    g.add_nodes(300 - g.num_nodes())  # without edges
+    return add_features(g, 0, dtype)
+
+
+def make_model(name, dtype=torch.float32):
+    torch.manual_seed(1)
+    return MODELS[name]().to(dtype)
+
+
+def train_all(partition):
+    """In one of several processes: what becomes of each model, and its losses."""
+    made = {}
+    for name in ROC:
+        model = make_model(name)
+        trained = dgl.distribute(
+            model, make_graph(), epochs=STEPS, optimizer=sgd, partition=partition
+        )
+        made[name] = (model, trained.losses, trained.outputs)
+    return made
+
+
+def test_models_of_the_paper_train_as_in_one_process():
+    ranks = launch(4, threads=1)(train_all, UNEVEN)
+    g = make_graph()
+    for name in ROC:
+        whole = make_model(name)
+        expected = train_whole(whole, g, STEPS, sgd)
+        outputs = whole.eval()(g, g.ndata["feat"])
+        torch.testing.assert_close(ranks[0][name][1], expected, rtol=1e-5, atol=1e-5)
+        for made in ranks:
+            assert largest_difference(made[name][0], whole) < 1e-5, name
+            assert (made[name][2] - outputs).abs().max() < 1e-5 * outputs.abs().max()
+        for made in ranks[1:]:
+            assert largest_difference(made[name][0], ranks[0][name][0]) == 0, name
+
+
+def test_one_call_starts_workers_cuts_anew_and_predicts():
+    g, seen = make_graph(torch.float64), []
+    model = make_model("gcn", torch.float64)
+    whole = copy.deepcopy(model)
+    expected = train_whole(whole, g, 12, sgd)
+    trained = dgl.distribute(
+        model, g, workers=2, epochs=12, optimizer=sgd, order="metis", evaluate_every=6,
+        threads=1, on_epoch=seen.append,
+    )  # fmt: skip
+    torch.testing.assert_close(trained.losses, expected, rtol=1e-10, atol=1e-10)
+    assert largest_difference(model, whole) < 1e-10
+    torch.testing.assert_close(trained.outputs, whole(g, g.ndata["feat"]))
+    assert [epoch.number for epoch in seen] == list(range(1, 13))
+    assert seen[-1] == trained.epochs[-1]
+    right = (trained.outputs.argmax(1) == g.ndata["label"])[g.ndata["train_mask"]]
+    assert trained.epochs[-1].accuracy == {"train": pytest.approx(float(right.double().mean()))}
+    assert isinstance(trained.cost, CostModel)
+    assert len(trained.cost.weights) == 3
+
+    other = add_features(dgl.data.barabasi_albert(200, 3), 1, torch.float64)
+    found = dgl.predict(model, other, workers=2, cost=trained.cost, threads=1)
+    torch.testing.assert_close(found, model(other, other.ndata["feat"]))
+
+
+class Fatal(nn.Module):
+    """Is killed in the third epoch, on rank 1, in the middle of a pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.passes = gcn(), 0
+
+    def forward(self, g, x):
+        self.passes += 1
+        if self.passes == 3 and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner(g, x)
+
+
+def test_a_worker_that_is_killed_ends_the_training():
+    began = time.monotonic()
+    model = Fatal()
+    before = copy.deepcopy(model)
+    with pytest.raises(WorkerFailed, match=r"rank 1 of 2 was killed by signal 9") as caught:
+        dgl.distribute(model, make_graph(), workers=2, epochs=1000, threads=1)
+    assert caught.value.rank == 1
+    assert largest_difference(model, before) == 0
+    assert time.monotonic() - began < 300  # the machine may be busy; without an end it never would
