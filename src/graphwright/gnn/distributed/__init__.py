@@ -11,6 +11,7 @@ from graphwright.gnn.distributed.partition import (
 from graphwright.gnn.distributed.training import (
     Epoch,
     InvalidTraining,
+    Sampling,
     Trained,
     distribute,
     predict,

@@ -2,7 +2,7 @@
 
 from graphwright.gnn.distributed.balance.cost import CostModel, Sample
 from graphwright.gnn.distributed.balance.features import CPU_LINE, GPU_LINE, VertexFeatures
-from graphwright.gnn.distributed.balance.online import OnlinePartitioner, imbalance, typical
+from graphwright.gnn.distributed.balance.online import OnlinePartitioner, imbalance
 from graphwright.gnn.distributed.balance.ranges import (
     Bounds,
     InvalidRanges,

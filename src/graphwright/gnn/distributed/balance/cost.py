@@ -1,11 +1,12 @@
 """What a layer takes on a part of a graph, learned from the times of parts (ROC, section 4.4.1).
 
-    t(l, part) = sum over i of  w_i(l) * x_i(part)             equation 4.6
-    w(l) = argmin over w >= 0 of the mean of (t - y)^2         equation 4.7
+    t(l, part) = w_0(l) + sum over i of  w_i(l) * x_i(part)      equation 4.6
+    w(l) = argmin over w >= 0 of the mean of (t - y)^2           equation 4.7
 
-The features x are `features.VertexFeatures`. Weights are not negative, so that a larger part never
-seems cheaper and cuts can be found by bisection. With P parts an epoch gives P samples of each
-layer; until there are enough of them, a little ridge chooses the smallest weights that do.
+The features x are `features.VertexFeatures`. The constant is not the paper's: calling a layer takes
+time, however small its part; where to cut does not depend on it. Weights are not negative, so that
+a larger part never seems cheaper and cuts can be found by bisection. With P parts an epoch gives P
+samples of each layer; until there are enough of them, a little ridge chooses the smallest weights.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """The weights of each layer, and how many numbers a row of its halo has."""
+    """The constant and the weights of each layer, and how many numbers a row of its halo has."""
 
     widths: tuple[int, ...]
     weights: tuple[tuple[float, ...], ...]
@@ -43,7 +44,7 @@ class CostModel:
         """The weights that explain all samples best, for each layer by itself."""
         weights = []
         for layer in range(len(widths)):
-            x = np.array([sample.features[layer] for sample in samples])
+            x = np.array([(1.0, *sample.features[layer]) for sample in samples])
             y = np.array([sample.seconds[layer] for sample in samples])
             weights.append(tuple(map(float, _least_squares(x, y))))
         return CostModel(widths=tuple(widths), weights=tuple(weights))
@@ -51,14 +52,14 @@ class CostModel:
     def layer_seconds(self, features: VertexFeatures, low: int, high: int) -> tuple[float, ...]:
         """The predicted time of each layer on a range of vertices."""
         return tuple(
-            float(np.dot(weight, features.sums(low, high, width)))
+            weight[0] + float(np.dot(weight[1:], features.sums(low, high, width)))
             for weight, width in zip(self.weights, self.widths, strict=True)
         )
 
     def before(self, features: VertexFeatures, vertex: int) -> float:
-        """The predicted time of all layers on all vertices before one."""
+        """The predicted time of all layers on all vertices before one, without the constant."""
         return sum(
-            float(np.dot(weight, features.partial_sums(width)[vertex]))
+            float(np.dot(weight[1:], features.partial_sums(width)[vertex]))
             for weight, width in zip(self.weights, self.widths, strict=True)
         )
 
@@ -78,11 +79,11 @@ class CostModel:
         match data:
             case {"widths": list(widths), "weights": list(weights)} if len(widths) == len(weights):
                 rows = [tuple(map(float, layer)) for layer in weights]
-                if all(len(row) == NUM_FEATURES and min(row) >= 0 for row in rows):
+                if all(len(row) == 1 + NUM_FEATURES and min(row) >= 0 for row in rows):
                     return CostModel(widths=tuple(map(int, widths)), weights=tuple(rows))
         raise DGLError(
             f"this is no cost model: {data!s:.100}; it has widths, a number for each layer, and "
-            f"weights, {NUM_FEATURES} numbers from 0 upwards for each layer"
+            f"weights, {1 + NUM_FEATURES} numbers from 0 upwards for each layer"
         )
 
 

@@ -2,16 +2,17 @@
 
     epochs on the present cut  ->  one sample for each part  ->  cost model  ->  a better cut?
 
-The first epoch on a cut is not counted: it sets up. A new cut has to save more in the epochs that
-are left than the move takes, and more than noise. Where a cut turns out to be slower than one
-before, that one comes back: predictions choose what is tried, measurements what is kept.
+The first epoch on a cut is not counted: it sets up. Parts of one cut are much alike, so in a long
+training another one is tried first, by equal vertices: then vertices and edges can be told apart.
+From then on a new cut has to save more in the epochs that are left than the move takes, and more
+than noise. Where a cut turns out to be slower than one before, that one comes back: predictions
+choose what is tried, measurements what is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ FIRST_CHECK = 3
 """Epochs on a cut before the next is considered; twice as many after each that is kept."""
 NOISE = 0.03
 """The share of an epoch that a new cut has to save."""
+PROBE_SHARE = 0.05
+"""The share of the time that is left which may be spent on a cut to learn from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class OnlinePartitioner:
 
     features: VertexFeatures
     bounds: Bounds
+    probe: Bounds | None = None
+    """A cut to learn from, tried once if that takes a small share of the time that is left."""
     model: CostModel | None = None
     samples: list[Sample] = field(default_factory=list)
     tried: dict[Bounds, float] = field(default_factory=dict)
@@ -60,14 +65,19 @@ class OnlinePartitioner:
             x = tuple(tuple(map(float, self.features.sums(low, high, w))) for w in widths)
             self.samples.append(Sample(features=x, seconds=tuple(map(float, row))))
         self.model = model = CostModel.learn(widths, self.samples)
-        best = min(self.tried, key=lambda bounds: self.tried[bounds])
-        if self.tried[self.bounds] > self.tried[best] * (1 + NOISE):
-            return self._move(best)
+        probe, self.probe = self.probe, None
+        ahead = epochs_left * self.tried[self.bounds]
+        if probe not in (None, self.bounds) and move_seconds < PROBE_SHARE * ahead:
+            return self._move(probe)
         found = self.cut(model, len(self.bounds) - 1)
         now, then = (model.epoch_seconds(self.features, b) for b in (self.bounds, found))
         pays = (now - then) * epochs_left > move_seconds and then < now * (1 - NOISE)
         if pays and found not in self.tried:
             return self._move(found)
+        best = min(self.tried, key=lambda bounds: self.tried[bounds])
+        lost = self.tried[self.bounds] - self.tried[best]
+        if lost > NOISE * self.tried[best] and lost * epochs_left > move_seconds:
+            return self._move(best)
         self._wait *= 2
         return None
 
@@ -85,8 +95,3 @@ def imbalance(seconds: Sequence[float]) -> float:
     """The slowest worker's time over the mean: 1 is balanced, the number of workers the worst."""
     mean = sum(seconds) / len(seconds)
     return max(seconds) / mean if mean > 0 else 1.0
-
-
-def typical(times: Sequence[float]) -> float:
-    """The median of all but the first, which sets up."""
-    return median(times[1:] or times)

@@ -2,6 +2,7 @@
 
 from graphwright.gnn.distributed.training.distribute import Trained, distribute, predict
 from graphwright.gnn.distributed.training.part import PartGraph, cut_part
+from graphwright.gnn.distributed.training.sampled import SampledTrainer, Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
 from graphwright.gnn.distributed.training.trainer import InvalidTraining, Problem, Trainer
 from graphwright.gnn.distributed.training.worker import Epoch

@@ -23,6 +23,7 @@ from graphwright.files import scratch_folder
 from graphwright.gnn.distributed.assign import metis_partition_assignment
 from graphwright.gnn.distributed.balance import Bounds, CostModel
 from graphwright.gnn.distributed.training.follow import follow
+from graphwright.gnn.distributed.training.sampled import Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
 from graphwright.gnn.distributed.training.trainer import (
     InvalidTraining,
@@ -86,7 +87,9 @@ def distribute(
     partition: str | Sequence[int] = "learned",
     order: str | Tensor | None = None,
     cost: CostModel | None = None,
+    sampling: Sampling | None = None,
     evaluate_every: int = 0,
+    horizon: int | None = None,
     seed: int = 0,
     threads: int | None = None,
     timeout: float | None = None,
@@ -96,7 +99,9 @@ def distribute(
 
     `partition` is "learned", "edges", "vertices" or bounds of ranges; `order` "metis", or a vertex
     for each place, numbers vertices anew so that ranges have fewer edges between them. `loss` is of
-    each vertex; `masks` name boolean features, by default those of DGL's datasets.
+    each vertex; `masks` name boolean features, by default those of DGL's datasets. With `sampling`,
+    an epoch is a pass over mini-batches of sampled neighbourhoods instead. `horizon` says for how
+    many epochs a better cut will be of use, where this training is the beginning of a longer one.
     """
     named = _masks(graph, masks)
     for name in (features, labels, *named.values()):
@@ -114,8 +119,8 @@ def distribute(
             f"there is no partition {bounds!r}; it is one of {', '.join(STRATEGIES)}, or bounds"
         )
     task = Task(
-        problem=problem, epochs=epochs, partition=bounds, cost=cost,
-        evaluate_every=evaluate_every, seed=seed,
+        problem=problem, epochs=epochs, partition=bounds, cost=cost, sampling=sampling,
+        evaluate_every=evaluate_every, horizon=horizon, seed=seed,
     )  # fmt: skip
     places = _order(graph, order, workers)
     results = _run(model, GraphStore.of(graph, places), task, workers, threads, timeout, on_epoch)

@@ -21,7 +21,14 @@ from torch import Tensor
 
 from graphwright.files import write_atomically
 from graphwright.gnn.graph import DGLGraph
-from graphwright.gnn.storage import DGLError, NotDistributable, Relation
+from graphwright.gnn.storage import (
+    Compressed,
+    DGLError,
+    Frame,
+    Metagraph,
+    NotDistributable,
+    Relation,
+)
 
 _INDEX = "graph.json"
 
@@ -69,6 +76,13 @@ class GraphStore:
             node={name: values.detach().cpu() for name, values in nodes.items()},
             edge={name: values.detach().cpu() for name, values in graph.edge_frame().items()},
         )
+
+    def structure(self) -> DGLGraph:
+        """The graph without features."""
+        csc = Compressed(self.indptr, self.sources, self.edge_ids)
+        count = self.num_nodes
+        relation = Relation(num_src=count, num_dst=count, made_csc=csc)
+        return DGLGraph(Metagraph(("_N",), (("_N", "_E", "_N"),)), [relation], [Frame(count)])
 
     def save(self, folder: Path) -> None:
         """Write one file for each tensor, and an index of them."""

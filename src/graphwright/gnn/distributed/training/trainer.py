@@ -83,10 +83,7 @@ class Trainer:
     def step(self) -> float:
         """One epoch: the loss before its update, the same on all workers."""
         assert self.part is not None and self.problem.labels is not None
-        if self.optimizer is None:
-            raise InvalidTraining("the model has no parameters to train")
-        if not self._num_learned:
-            raise InvalidTraining("no vertex is to be learned from: the training mask is empty")
+        self.check()
         self.model.train()
         halo, train = self.part.halo, self._rows("train")
         halo.start()
@@ -99,12 +96,24 @@ class Trainer:
                 'vertices; it returns a number for each, as with reduction="none"'
             )
         loss = losses.sum() / self._num_learned
+        self.update(halo.anchored(loss))
+        return float(self.links.sum([loss.detach().double()])[0])
+
+    def check(self) -> None:
+        """Refuse a model or a mask of which nothing can be learned."""
+        if self.optimizer is None:
+            raise InvalidTraining("the model has no parameters to train")
+        if not self._num_learned:
+            raise InvalidTraining("no vertex is to be learned from: the training mask is empty")
+
+    def update(self, loss: Tensor) -> None:
+        """Change the parameters by the gradient of all workers' losses; the clock stops before."""
+        assert self.optimizer is not None
         self.optimizer.zero_grad()
-        halo.anchored(loss).backward()
-        halo.clock.stop()
+        loss.backward()
+        self.clock.stop()
         self._share_gradients()
         self.optimizer.step()
-        return float(self.links.sum([loss.detach().double()])[0])
 
     @torch.no_grad()
     def evaluate(self) -> tuple[Tensor, dict[str, float]]:

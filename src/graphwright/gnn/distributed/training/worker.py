@@ -32,6 +32,7 @@ from graphwright.gnn.distributed.balance import (
 )
 from graphwright.gnn.distributed.training.batch_norm import restore_statistics
 from graphwright.gnn.distributed.training.part import cut_part
+from graphwright.gnn.distributed.training.sampled import SampledTrainer, Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
 from graphwright.gnn.distributed.training.trainer import InvalidTraining, Problem, Trainer
 from graphwright.run import RowLinks
@@ -74,7 +75,9 @@ class Task:
     epochs: int
     partition: str | Bounds = "learned"
     cost: CostModel | None = None
+    sampling: Sampling | None = None
     evaluate_every: int = 0
+    horizon: int | None = None
     seed: int = 0
     log: Path | None = None
 
@@ -95,7 +98,7 @@ class Cutter:
 
     def __init__(self, store: GraphStore, links: RowLinks, task: Task, device: Any) -> None:
         self.store, self.links, self.device = store, links, device
-        self.is_learned = task.partition == "learned"
+        self.is_learned = task.partition == "learned" and task.sampling is None
         self.online: OnlinePartitioner | None = None
         self.bounds = self._first(task)
 
@@ -109,7 +112,8 @@ class Cutter:
         if how == "learned" and self.links.rank == 0:
             line = GPU_LINE if self.device.type == "cuda" else CPU_LINE
             features = VertexFeatures(self.store.indptr, self.store.sources, line)
-            self.online = OnlinePartitioner(features=features, bounds=bounds)
+            even = equal_vertices(self.store.num_nodes, workers)
+            self.online = OnlinePartitioner(features=features, bounds=bounds, probe=even)
             if cost is not None:
                 bounds = self.online.bounds = self.online.cut(cost, workers)
         elif how not in STRATEGIES:
@@ -146,6 +150,8 @@ def train_part(
     model.to(device)
     cutter = Cutter(store, links, task, device)
     trainer = Trainer(model, links, task.problem)
+    if task.sampling is not None:
+        trainer = SampledTrainer(model, links, task.problem, store, task.sampling, task.seed)
 
     def move(bounds: Bounds) -> float:
         """Go on with other bounds; the seconds that it took."""
@@ -162,7 +168,8 @@ def train_part(
         mine = torch.tensor([*clock.seconds, move_seconds], dtype=torch.float64, device=device)
         everywhere, widths = links.gather(mine).cpu(), list(clock.widths)
         busy, slowest_move = everywhere[:, :-1], float(everywhere[:, -1].max())
-        found = cutter.again(busy, widths, task.epochs - number, slowest_move)
+        left = (task.epochs if task.horizon is None else task.horizon) - number
+        found = cutter.again(busy, widths, left, slowest_move)
         if found is not None:
             move_seconds = move(found)
         since = time.perf_counter() - started - paused
