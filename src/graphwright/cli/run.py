@@ -1,9 +1,10 @@
-"""``graphwright run``: train a model on several workers, under a plan."""
+"""``graphwright run`` and ``graphwright gnn-train``: train on several workers."""
 
 from __future__ import annotations
 
 import os
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,10 @@ from rich.console import Console
 
 from graphwright.cli import outputs
 from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
-from graphwright.cli.inputs import NamesInHelp, Pick, load_model, load_plan, size
+from graphwright.cli.inputs import NamesInHelp, Pick, load_gnn, load_model, load_plan, size
 
 if TYPE_CHECKING:
+    from graphwright.gnn.distributed import Epoch, Trained
     from graphwright.plans import Plan
 
 
@@ -158,3 +160,122 @@ def _find_plan(text: str, pick: str | None) -> Plan | str:
     if pick is not None:
         raise typer.BadParameter("--pick chooses from a frontier; give its file with --plan")
     return text
+
+
+@app.command("gnn-train")
+def gnn_train(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="`file.py:function`; the function takes no arguments and returns (model, graph): "
+            "the model is called as model(graph, features), the graph has features of its nodes."
+        ),
+    ],
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many processes to start. Leave it out under torchrun."),
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="How many epochs to train.")] = 100,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's learning rate.")] = 0.01,
+    partition: Annotated[
+        str,
+        typer.Option(help="How vertices are divided: `learned`, `edges` or `vertices`."),
+    ] = "learned",
+    order: Annotated[
+        str | None,
+        typer.Option(help="`metis` numbers vertices anew, so that fewer edges join workers."),
+    ] = None,
+    fanouts: Annotated[
+        str | None,
+        typer.Option(help="Train on sampled neighbours: edges into each vertex by layer, `10,10`."),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Seeds of a sampled mini-batch.")] = 512,
+    features: Annotated[str, typer.Option(help="The node feature that is learned from.")] = "feat",
+    labels: Annotated[str, typer.Option(help="The node feature that is to be told.")] = "label",
+    evaluate_every: Annotated[
+        int, typer.Option(min=0, help="Epochs between two evaluations; 0 for none.")
+    ] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of dropout and sampling.")] = 0,
+    balance_plot: Annotated[
+        Path | None, typer.Option(help="Draw each worker's load into this .png or .svg file.")
+    ] = None,
+    accuracy_plot: Annotated[
+        Path | None, typer.Option(help="Draw accuracy against time into this .png or .svg file.")
+    ] = None,
+    output: Annotated[
+        Path | None, outputs.option("Write the epochs and the cost model into this .json file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a graph network on the whole graph, each worker with a range of its vertices.
+
+    `graphwright gnn-train model.py:make --workers 4 --epochs 100 --accuracy-plot accuracy.png`
+
+    The parameters are those that a single process would find. Vertices with the boolean features
+    train_mask, val_mask and test_mask are learned from and judged by.
+    """
+    from graphwright.gnn.distributed import Sampling, adam, distribute_made
+    from graphwright.report import plot_accuracy, plot_balance
+
+    for path in (balance_plot, accuracy_plot):
+        outputs.check(path, outputs.PICTURES)
+    outputs.check(output, (".json",))
+    sampling = None
+    if fanouts is not None:
+        sampling = Sampling(fanouts=_numbers(fanouts, "--fanouts"), batch_size=batch_size)
+    with outputs.progress(as_json or os.environ.get("RANK", "0") != "0") as report:
+        report(f"starting workers for {model}", 0, epochs)
+        trained = distribute_made(
+            partial(load_gnn, model), workers=workers, epochs=epochs, features=features,
+            labels=labels, partition=partition, order=order, sampling=sampling,
+            optimizer=partial(adam, lr=learning_rate), evaluate_every=evaluate_every, seed=seed,
+            on_epoch=lambda epoch: report(_epoch_line(epoch), epoch.number, epochs),
+        )  # fmt: skip
+    if not trained.epochs:  # another rank tells
+        return
+    caption = f"{Path(model).name} · {partition} · seed {seed}"
+    if balance_plot is not None:
+        plot_balance(trained.epochs, balance_plot, caption=caption)
+    if accuracy_plot is not None:
+        name = "sampled" if sampling else "whole graph"
+        mask = "test" if "test" in trained.epochs[-1].accuracy else "train"
+        plot_accuracy({name: trained.epochs}, accuracy_plot, mask=mask, caption=caption)
+    data = trained.to_dict()
+    if output is not None:
+        outputs.save_json(data, output)
+    if as_json:
+        outputs.print_json(data)
+    else:
+        _show_trained(trained)
+    outputs.say_saved(balance_plot, accuracy_plot, output)
+
+
+def _numbers(text: str, flag: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(
+            f"{flag} takes numbers with commas, as 10,10. Got {text}"
+        ) from None
+
+
+def _epoch_line(epoch: Epoch) -> str:
+    right = "".join(f", {name} {share:.1%}" for name, share in epoch.accuracy.items())
+    return f"loss {epoch.loss:.4g}{right}"
+
+
+def _show_trained(trained: Trained) -> None:
+    from graphwright.plans import format_seconds
+
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    first, last = trained.epochs[0], trained.epochs[-1]
+    console.print(f"loss {first.loss:.4g} -> {last.loss:.4g} in {len(trained.epochs)} epochs")
+    for name, share in last.accuracy.items():
+        console.print(f"{name}: {share:.1%} of the vertices right")
+    console.print(
+        f"an epoch took {format_seconds(trained.epoch_seconds)} at the end; the slowest worker "
+        f"computed {last.imbalance:.2f} times the mean"
+    )
+    for number, (low, high) in enumerate(pairwise(trained.bounds)):
+        busy = format_seconds(sum(last.busy[number]))
+        console.print(f"worker {number}: vertices {low:,} to {high:,}, busy {busy} an epoch")

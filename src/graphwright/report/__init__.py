@@ -10,6 +10,8 @@ from graphwright.report.explain import (
 from graphwright.report.pictures import (
     ProfileRow,
     plot,
+    plot_accuracy,
+    plot_balance,
     plot_calibration,
     plot_frontier,
     plot_partition,

@@ -28,6 +28,10 @@ FLAGS = {
     "optimize": {
         "--batch-size", "--small", "--prices", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
     },
+    "gnn-train": {
+        "--workers", "--epochs", "--learning-rate", "--partition", "--order", "--fanouts", "--batch-size", "--features", "--labels",
+        "--evaluate-every", "--seed", "--balance-plot", "--accuracy-plot", "--output", "-o", "--json",
+    },
     "plan": {
         "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",
         "--batch-size", "--batch-dim", "--small", "--compiled", "--price", "--output", "-o", "--plot", "--json",

@@ -16,6 +16,9 @@ from graphwright.errors import GraphwrightError, InvalidModelName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch import nn
+
+    from graphwright.gnn import DGLGraph
     from graphwright.ir import Graph
     from graphwright.plans import Plan
     from graphwright.zoo import Workload
@@ -55,19 +58,39 @@ def load_model(name: str, batch_size: int | None, small: bool, device: str = "me
     return models.load(name, batch_size=batch_size, small=small, device=device)
 
 
-def _load_file(name: str) -> Workload:
-    """The workload that a function in a file of the user's returns."""
-    from graphwright.zoo import Workload
+def load_gnn(name: str) -> tuple[nn.Module, DGLGraph]:
+    """The model and the graph that a function in a file of the user's returns."""
+    from torch import nn
 
+    from graphwright.gnn import DGLGraph
+
+    made = _call_file(name)
+    match made:
+        case (nn.Module() as model, DGLGraph() as graph):
+            return model, graph
+    raise InvalidModelName(
+        f"{name} returned {type(made).__name__}; return (model, graph), the graph with features"
+    )
+
+
+def _call_file(name: str) -> object:
+    """What a function in a file returns."""
     path, _, function = name.partition(":")
     if not function:
         raise InvalidModelName(f"{path}: name the function too, as in {path}:make_model")
     folder = str(Path(path).resolve().parent)
     sys.path.insert(0, folder)
     try:
-        made = _run_user_code(path, f"{function}() raised", _find_function(path, function))
+        return _run_user_code(path, f"{function}() raised", _find_function(path, function))
     finally:
         sys.path.remove(folder)
+
+
+def _load_file(name: str) -> Workload:
+    """The workload that a function in a file of the user's returns."""
+    from graphwright.zoo import Workload
+
+    made = _call_file(name)
     if isinstance(made, Workload):
         return made
     if not isinstance(made, tuple) or len(made) not in (3, 4):

@@ -13,6 +13,8 @@ from graphwright.gnn.distributed.training import (
     InvalidTraining,
     Sampling,
     Trained,
+    adam,
     distribute,
+    distribute_made,
     predict,
 )

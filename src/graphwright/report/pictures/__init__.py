@@ -1,6 +1,7 @@
 """Pictures of frontiers, profiles, partitions and timelines."""
 
 from graphwright.report.pictures.calibration import plot_calibration
+from graphwright.report.pictures.epochs import plot_accuracy, plot_balance
 from graphwright.report.pictures.frontier import plot_frontier
 from graphwright.report.pictures.partition import plot_partition
 from graphwright.report.pictures.plot import plot

@@ -23,6 +23,7 @@ from graphwright.gnn.distributed.balance import (
     equal_vertices,
     imbalance,
     largest,
+    refined,
 )
 from graphwright.gnn.storage import DGLError
 
@@ -73,6 +74,24 @@ def test_no_other_ranges_have_a_smaller_largest_cost(costs, workers):
     every = combinations_with_replacement(range(len(costs) + 1), workers - 1)
     best = min(largest(cost, (0, *inner, len(costs))) for inner in every)
     assert largest(cost, found) <= best * 1.0011 + 1e-12
+
+
+@given(
+    layers=st.lists(st.lists(st.floats(0, 9), min_size=7, max_size=7), min_size=1, max_size=3),
+    workers=st.integers(1, 4),
+)
+def test_shifted_ranges_take_no_longer_and_no_single_shift_is_better(layers, workers):
+    def seconds(bounds):
+        return sum(max(sum(row[low:high]) for low, high in pairwise(bounds)) for row in layers)
+
+    start = equal_vertices(7, workers)
+    found = refined(seconds, start)
+    assert check_bounds(found, 7, workers) == found
+    assert seconds(found) <= seconds(start)
+    for place in range(1, workers):
+        for step in (-1, 1):
+            other = (*found[:place], found[place] + step, *found[place + 1 :])
+            assert sorted(other) != list(other) or seconds(other) >= seconds(found)
 
 
 def test_ranges_of_equal_counts():
@@ -136,13 +155,17 @@ def played(features, cost, bounds, epochs, move_seconds=0.0):
 def test_cuts_become_balanced_in_a_few_moves():
     features = features_of(dgl.data.barabasi_albert(2000, 4, seed=2))
     cuts = played(features, TRUE, equal_vertices(2000, 4), 40)
-    times = [
-        [sum(TRUE.layer_seconds(features, low, high)) for low, high in pairwise(cut)]
-        for cut in (cuts[0], cuts[-1])
-    ]
-    assert imbalance(times[0]) > 1.5
-    assert imbalance(times[1]) < 1.05
+    online = OnlinePartitioner(features=features, bounds=cuts[0])
+    best = TRUE.epoch_seconds(features, online.cut(TRUE, 4))
+    assert TRUE.epoch_seconds(features, cuts[0]) > 1.2 * best
+    assert TRUE.epoch_seconds(features, cuts[-1]) < 1.03 * best
     assert len(set(cuts)) <= 5
+
+
+def test_imbalance_is_the_slowest_over_the_mean():
+    assert imbalance([1.0, 1.0]) == 1
+    assert imbalance([3.0, 0.0, 0.0]) == 3
+    assert imbalance([0.0, 0.0]) == 1
 
 
 def test_a_move_that_does_not_pay_is_not_made():

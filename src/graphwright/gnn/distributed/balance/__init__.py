@@ -11,4 +11,5 @@ from graphwright.gnn.distributed.balance.ranges import (
     equal_edges,
     equal_vertices,
     largest,
+    refined,
 )

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 NUM_FEATURES = 5
@@ -61,6 +62,6 @@ class VertexFeatures:
         # and the stride keeps the last number of one vertex apart from the first of the next.
         stride = self.num_nodes + 1
         rows = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self._indptr))
-        keys = np.unique(rows * stride + self._sources)
+        keys = torch.unique(torch.from_numpy(rows * stride + self._sources)).numpy()
         starts = np.flatnonzero(np.diff(keys, prepend=-2) != 1)
         return keys[starts] // stride, np.diff(starts, append=len(keys))

@@ -19,7 +19,7 @@ import numpy as np
 
 from graphwright.gnn.distributed.balance.cost import CostModel, Sample
 from graphwright.gnn.distributed.balance.features import VertexFeatures
-from graphwright.gnn.distributed.balance.ranges import Bounds, balanced
+from graphwright.gnn.distributed.balance.ranges import Bounds, balanced, refined
 
 FIRST_CHECK = 3
 """Epochs on a cut before the next is considered; twice as many after each that is kept."""
@@ -82,9 +82,10 @@ class OnlinePartitioner:
         return None
 
     def cut(self, model: CostModel, workers: int) -> Bounds:
-        """Ranges of the same predicted time."""
+        """Ranges of the same predicted time, shifted where layers differ."""
         cost = lambda vertex: model.before(self.features, vertex)
-        return balanced(cost, self.features.num_nodes, workers)
+        even = balanced(cost, self.features.num_nodes, workers)
+        return refined(lambda bounds: model.epoch_seconds(self.features, bounds), even)
 
     def _move(self, bounds: Bounds) -> Bounds:
         self.bounds, self._wait = bounds, FIRST_CHECK

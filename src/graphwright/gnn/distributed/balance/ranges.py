@@ -8,6 +8,9 @@
 range is made as long as the limit allows, by bisection; the least limit for which all vertices find
 a place is bisected, too: O(N log V) for each limit. Where cutting at equal shares of the total cost
 is as good, it is done so, since that leaves no worker with the rest.
+
+Workers wait for each other in every layer, and what balances one layer need not balance another:
+`refined` shifts bounds from there on, towards the least sum over layers of the slowest worker.
 """
 
 from __future__ import annotations
@@ -84,6 +87,22 @@ def balanced(cost: Callable[[int], float], num_nodes: int, workers: int) -> Boun
         else:
             high, best = min(limit, largest(cost, found)), found
     return simple if largest(cost, simple) <= high * _CLOSE else best
+
+
+def refined(seconds: Callable[[Bounds], float], bounds: Bounds) -> Bounds:
+    """Shift single bounds by ever smaller steps as long as that saves time; never a slower cut."""
+    best, step = seconds(bounds), bounds[-1] // 4
+    while step:
+        shifted = False
+        for place in range(1, len(bounds) - 1):
+            for there in (bounds[place] - step, bounds[place] + step):
+                if bounds[place - 1] <= there <= bounds[place + 1]:
+                    other = (*bounds[:place], there, *bounds[place + 1 :])
+                    taken = seconds(other)
+                    if taken < best:
+                        bounds, best, shifted = other, taken, True
+        step = step if shifted else step // 2
+    return bounds
 
 
 def largest(cost: Callable[[int], float], bounds: Bounds) -> float:

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphwright.files import scratch_folder
 from graphwright.gnn.distributed.assign import metis_partition_assignment
-from graphwright.gnn.distributed.balance import Bounds, CostModel
-from graphwright.gnn.distributed.training.follow import follow
+from graphwright.gnn.distributed.balance import Bounds, CostModel, check_bounds
+from graphwright.gnn.distributed.training.follow import follow, write_epoch
 from graphwright.gnn.distributed.training.sampled import Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
 from graphwright.gnn.distributed.training.trainer import (
@@ -66,6 +68,18 @@ class Trained:
     def epoch_seconds(self) -> float:
         """The median time of an epoch on the last cut."""
         return median(e.seconds for e in self.epochs if e.bounds == self.bounds or len(e.busy) == 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the outputs, as data for JSON."""
+        return {
+            "workers": len(self.bounds) - 1,
+            "bounds": list(self.bounds),
+            "cost": None if self.cost is None else self.cost.to_dict(),
+            "epochs": [
+                asdict(epoch) | {"slowest": epoch.slowest, "imbalance": epoch.imbalance}
+                for epoch in self.epochs
+            ],
+        }
 
     def time_to(self, accuracy: float, mask: str = "test") -> float | None:
         """Seconds of training until so many vertices of a mask were right; None if never."""
@@ -113,11 +127,7 @@ def distribute(
     problem = Problem(features=features, labels=labels, masks=named, loss=loss, optimizer=optimizer)
     if epochs < 0 or evaluate_every < 0:
         raise InvalidTraining(f"epochs={epochs}, evaluate_every={evaluate_every}; give 0 or more")
-    bounds = partition if isinstance(partition, str) else tuple(partition)
-    if isinstance(bounds, str) and bounds not in STRATEGIES:
-        raise InvalidTraining(
-            f"there is no partition {bounds!r}; it is one of {', '.join(STRATEGIES)}, or bounds"
-        )
+    bounds = _checked(partition, graph, workers)
     task = Task(
         problem=problem, epochs=epochs, partition=bounds, cost=cost, sampling=sampling,
         evaluate_every=evaluate_every, horizon=horizon, seed=seed,
@@ -148,7 +158,7 @@ def predict(
     if features not in graph.ndata:
         raise InvalidTraining(f"the graph has no feature '{features}': {sorted(graph.ndata)}")
     problem = Problem(features=features, labels=None, masks={})
-    bounds = partition if isinstance(partition, str) else tuple(partition)
+    bounds = _checked(partition, graph, workers)
     task = Task(problem=problem, epochs=0, partition=bounds, cost=cost)
     results = _run(model, GraphStore.of(graph), task, workers, threads, timeout, None)
     return torch.cat([result.outputs for result in results])
@@ -160,24 +170,55 @@ def _run(
 ) -> list[WorkerResult]:  # fmt: skip
     """The results of all workers by rank; of this one alone, with all outputs, under torchrun."""
     if read_variables(os.environ) is not None:
-        return [_as_one_of_many(model, store, task, workers)]
+        return [_as_one_of_many(model, store, task, workers, on_epoch)]
     with scratch_folder() as folder:
         store.save(folder)
         log = folder / "epochs.jsonl"
         with follow(log, on_epoch):
             start = launch(1 if workers is None else workers, threads=threads, timeout=timeout)
-            return start(_worker, model, replace(task, log=log), str(folder))
+            return start(_worker, model, task, str(folder), str(log))
 
 
-def _worker(model: nn.Module, task: Task, folder: str) -> WorkerResult:
+def _worker(model: nn.Module, task: Task, folder: str, log: str) -> WorkerResult:
     here = world()
-    store = GraphStore.load(Path(folder))
-    return train_part(model, store, RowLinks.join(here), task, here.device)
+    store, tell = GraphStore.load(Path(folder)), partial(write_epoch, Path(log))
+    return train_part(model, store, RowLinks.join(here), task, here.device, tell)
+
+
+def distribute_made(
+    make: Callable[[], tuple[nn.Module, DGLGraph]],
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    timeout: float | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+    **options: Any,
+) -> Trained:
+    """`distribute` for a model whose class other processes cannot import: each calls `make`."""
+    if read_variables(os.environ) is not None:
+        return _make_and_train(make, workers, options, on_epoch)
+    with scratch_folder() as folder:
+        log = folder / "epochs.jsonl"
+        with follow(log, on_epoch):
+            start = launch(1 if workers is None else workers, threads=threads, timeout=timeout)
+            return start(_made, make, options, str(log))[0]
+
+
+def _made(make: Any, options: Mapping[str, Any], log: str) -> Trained:
+    return _make_and_train(make, None, options, partial(write_epoch, Path(log)))
+
+
+def _make_and_train(
+    make: Any, workers: int | None, options: Mapping[str, Any], tell: Any
+) -> Trained:
+    model, graph = make()
+    return distribute(model, graph, workers=workers, on_epoch=tell, **options)
 
 
 def _as_one_of_many(
-    model: nn.Module, store: GraphStore, task: Task, workers: int | None
-) -> WorkerResult:
+    model: nn.Module, store: GraphStore, task: Task, workers: int | None,
+    on_epoch: Callable[[Epoch], None] | None,
+) -> WorkerResult:  # fmt: skip
     here = world()
     if workers not in (None, here.size):
         raise InvalidTraining(
@@ -186,7 +227,7 @@ def _as_one_of_many(
         )
     links = RowLinks.join(here)
     try:
-        result = train_part(model, store, links, task, here.device)
+        result = train_part(model, store, links, task, here.device, on_epoch)
         sizes = torch.tensor(result.bounds).diff().tolist()
         counts = [0 if rank == here.rank else sizes[here.rank] for rank in range(here.size)]
         others = [0 if rank == here.rank else size for rank, size in enumerate(sizes)]
@@ -197,6 +238,18 @@ def _as_one_of_many(
         return replace(result, outputs=torch.cat(parts))
     finally:
         links.leave()
+
+
+def _checked(partition: str | Sequence[int], graph: DGLGraph, workers: int | None) -> str | Bounds:
+    """A way to cut the graph, or bounds, refused before any worker starts."""
+    if not isinstance(partition, str):
+        size = len(partition) - 1 if workers is None else workers
+        return check_bounds(partition, graph.num_nodes(), size)
+    if partition not in STRATEGIES:
+        raise InvalidTraining(
+            f"there is no partition {partition!r}; it is one of {', '.join(STRATEGIES)}, or bounds"
+        )
+    return partition
 
 
 def _masks(graph: DGLGraph, masks: Mapping[str, str] | None) -> dict[str, str]:

@@ -6,11 +6,18 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from graphwright.gnn.distributed.training.worker import Epoch
 
 POLL_SECONDS = 0.1
+
+
+def write_epoch(log: Path, epoch: Epoch) -> None:
+    """Write an epoch as a line."""
+    with log.open("a") as file:
+        file.write(json.dumps(asdict(epoch)) + "\n")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Routes:
 class _Exchange:
     """One exchange: what is under way, in either direction."""
 
-    pending: Pending
+    pending: Pending | None
     layer: int
     num_rows: int
     shape: tuple[int, ...]
@@ -132,7 +132,9 @@ class _Finish(torch.autograd.Function):
     def forward(ctx: Any, halo: HaloExchange, exchange: _Exchange, token: Tensor) -> Tensor:
         ctx.halo, ctx.exchange = halo, exchange
         halo.clock.stop()
+        assert exchange.pending is not None
         rows: Tensor = exchange.pending.wait()
+        exchange.pending = None  # it would keep the rows until the way back
         halo.clock.go_on()
         return rows
 

@@ -40,9 +40,9 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(outputs, labels, reduction="none")
 
 
-def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Adam with the learning rate that is usual for graph networks, 0.01."""
-    return torch.optim.Adam(parameters, lr=0.01)
+def adam(parameters: Iterable[nn.Parameter], lr: float = 0.01) -> torch.optim.Optimizer:
+    """Adam with the learning rate that is usual for graph networks."""
+    return torch.optim.Adam(parameters, lr=lr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

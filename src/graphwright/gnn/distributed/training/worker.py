@@ -2,17 +2,14 @@
 
     cut the graph -> step -> tell the others how long each layer took -> cut it again, if that pays
 
-Rank 0 learns the cost model and decides where to cut; the others are told. It writes each epoch to
-a file as soon as it is made, for whoever shows progress.
+Rank 0 learns the cost model and decides where to cut; the others are told.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,7 +31,7 @@ from graphwright.gnn.distributed.training.batch_norm import restore_statistics
 from graphwright.gnn.distributed.training.part import cut_part
 from graphwright.gnn.distributed.training.sampled import SampledTrainer, Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
-from graphwright.gnn.distributed.training.trainer import InvalidTraining, Problem, Trainer
+from graphwright.gnn.distributed.training.trainer import Problem, Trainer
 from graphwright.run import RowLinks
 
 STRATEGIES = ("learned", "edges", "vertices")
@@ -79,7 +76,6 @@ class Task:
     evaluate_every: int = 0
     horizon: int | None = None
     seed: int = 0
-    log: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +112,6 @@ class Cutter:
             self.online = OnlinePartitioner(features=features, bounds=bounds, probe=even)
             if cost is not None:
                 bounds = self.online.bounds = self.online.cut(cost, workers)
-        elif how not in STRATEGIES:
-            raise InvalidTraining(f"there is no partition {how!r}: {', '.join(STRATEGIES)}")
         return self._told(bounds) if how == "learned" else bounds
 
     def again(
@@ -143,9 +137,10 @@ class Cutter:
 
 
 def train_part(
-    model: nn.Module, store: GraphStore, links: RowLinks, task: Task, device: torch.device
-) -> WorkerResult:
-    """Train on this worker's part of a graph, together with the others."""
+    model: nn.Module, store: GraphStore, links: RowLinks, task: Task, device: torch.device,
+    tell: Callable[[Epoch], None] | None = None,
+) -> WorkerResult:  # fmt: skip
+    """Train on this worker's part of a graph, together with the others; rank 0 tells of epochs."""
     torch.manual_seed(task.seed * links.size + links.rank)  # what dropout draws from
     model.to(device)
     cutter = Cutter(store, links, task, device)
@@ -183,9 +178,8 @@ def train_part(
             bounds=bounds, accuracy=accuracy, since_start=since,
         )  # fmt: skip
         epochs.append(made)
-        if task.log is not None and links.rank == 0:
-            with task.log.open("a") as log:
-                log.write(json.dumps(asdict(made)) + "\n")
+        if tell is not None and links.rank == 0:
+            tell(made)
     outputs, _ = trainer.evaluate()
     restore_statistics(model)
     state = {name: value.cpu() for name, value in model.state_dict().items()}

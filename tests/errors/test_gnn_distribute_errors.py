@@ -1,0 +1,106 @@
+"""What cannot be distributed says why, and what to do instead, before or without waiting for others."""
+
+import pytest
+import torch
+from torch import nn
+
+import graphwright.gnn as dgl
+from gnn_parts import KINDS, SIZE, Stack, add_features, gcn, train_in_parts
+from graphwright.gnn import function as fn
+from graphwright.gnn.distributed import InvalidRanges, InvalidTraining
+from graphwright.gnn.distributed.training import GraphStore
+from graphwright.gnn.nn import AvgPooling, EdgeWeightNorm
+from graphwright.gnn.storage import NotDistributable
+
+
+def make_graph():
+    return add_features(dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])), 0, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": "x"}, r"no feature 'x' of nodes; it has \['feat', 'label', 'train_mask'\]"),
+        ({"masks": {"train": "mine"}}, "no feature 'mine'"),
+        ({"partition": "best"}, "no partition 'best'; it is one of learned, edges, vertices"),
+        ({"order": "random"}, "no order 'random'"),
+        ({"order": torch.tensor([0, 0, 1, 2])}, "has to name each of 4 vertices once"),
+        ({"epochs": -1}, "epochs=-1"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_workers_start(options, message):
+    with pytest.raises(InvalidTraining, match=message):
+        dgl.distribute(gcn(), make_graph(), workers=2, **options)
+
+
+def test_graphs_of_several_types():
+    g = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "to", "a"): ([0], [0])})
+    with pytest.raises(NotDistributable, match=r"to_homogeneous"):
+        GraphStore.of(g)
+
+
+class Reading(nn.Module):
+    """Does something with a graph and its features."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.fc, self.read = nn.Linear(SIZE, KINDS), read
+
+    def forward(self, g, x):
+        self.read(g, x)
+        return self.fc(x)
+
+
+def pull(g, x):
+    g.ndata["x"] = x
+    g.pull([0], fn.copy_u("x", "m"), fn.sum("m", "y"))
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda g, x: AvgPooling()(g, x), "a readout was computed over a worker's own vertices"),
+        (lambda g, x: EdgeWeightNorm()(g, torch.ones(g.num_edges())), "reduced at their sources"),
+        (pull, "along some edges alone"),
+    ],
+)
+def test_what_needs_more_than_a_part(read, message):
+    with pytest.raises(NotDistributable, match=message):
+        train_in_parts(Reading(read), make_graph(), (0, 2, 4), 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: Stack(Reading(lambda g, x: None), nn.Identity()), "takes 1 positional|forward"),
+        (lambda: nn.BatchNorm2d(3), "BatchNorm2d, which would see one worker's vertices alone"),
+    ],
+)
+def test_models_that_do_not_fit(model, message):
+    with pytest.raises((TypeError, NotDistributable), match=message):
+        train_in_parts(model(), make_graph(), (0, 2, 4), 1)
+
+
+def test_outputs_and_losses_of_another_length():
+    class Short(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(SIZE, KINDS)
+
+        def forward(self, g, x):
+            return self.fc(x)[:1]
+
+    with pytest.raises(InvalidTraining, match=r"returned \[1, 3\] for 2 vertices"):
+        train_in_parts(Short(), make_graph(), (0, 2, 4), 1)
+
+
+def test_bounds_that_are_no_ranges():
+    with pytest.raises(InvalidRanges, match="3 bounds from 0 to 4"):
+        dgl.distribute(gcn(), make_graph(), workers=2, partition=(0, 4))
+
+
+def test_an_empty_training_mask():
+    g = make_graph()
+    g.ndata["train_mask"][:] = False
+    with pytest.raises(InvalidTraining, match="the training mask is empty"):
+        train_in_parts(gcn(), g, (0, 2, 4), 1)
