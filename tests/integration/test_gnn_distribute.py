@@ -1,16 +1,20 @@
 """Full-graph training in real processes: exact, in one call or under a launcher, and ends when one is lost."""
 
 import copy
+import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 import graphwright.gnn as dgl
 from gnn_parts import MODELS, add_features, gcn, largest_difference, sgd, train_whole
+from graphwright import cli
 from graphwright.errors import WorkerFailed
 from graphwright.gnn.distributed import CostModel
 from graphwright.run import launch
@@ -80,6 +84,21 @@ def test_one_call_starts_workers_cuts_anew_and_predicts():
     other = add_features(dgl.data.barabasi_albert(200, 3), 1, torch.float64)
     found = dgl.predict(model, other, workers=2, cost=trained.cost, threads=1)
     torch.testing.assert_close(found, model(other, other.ndata["feat"]))
+
+
+def test_the_command_trains_a_file(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "train_gnn_on_two.py"
+    options = ["--workers", "2", "--epochs", "6", "--fanouts", "5,5", "--json"]
+    drawn = tmp_path / "accuracy.svg"
+    result = CliRunner().invoke(
+        cli.app, ["gnn-train", f"{example}:make", *options, "--accuracy-plot", str(drawn)]
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [epoch["number"] for epoch in found["epochs"]] == [1, 2, 3, 4, 5, 6]
+    assert found["workers"] == 2
+    assert set(found["epochs"][-1]["accuracy"]) == {"train", "test"}
+    assert "Time to accuracy" in drawn.read_text()
 
 
 class Fatal(nn.Module):

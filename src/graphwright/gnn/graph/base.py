@@ -39,6 +39,9 @@ ALL = "__ALL__"
 class GraphBase:
     """Storage, and the ways in which the other classes reach it."""
 
+    num_expanded: int | None = None
+    """In a sampled neighbourhood, how many of the first nodes have in-edges; others are inputs."""
+
     def __init__(
         self,
         metagraph: Metagraph,

@@ -31,7 +31,7 @@ def require_in_edges(graph: DGLGraph, allowed: bool) -> None:
     """Refuse nodes without in-edges, whose output would be invalid, unless told otherwise."""
     if allowed:
         return
-    empty = int((graph.relation().in_degrees() == 0).sum())
+    empty = int((graph.relation().in_degrees()[: graph.num_expanded] == 0).sum())
     if empty:
         raise ZeroInDegree(
             f"There are 0-in-degree nodes in the graph ({empty} of {graph.num_dst_nodes()}); "

@@ -63,6 +63,7 @@ def test_a_subgraph_has_real_edges_and_no_more_than_its_fan_outs():
     near = torch.unique(src[dst < 4])  # what the seeds' edges come from has edges of its own
     assert torch.equal(drawn[:4], limits[:4])
     assert torch.equal(drawn[near], limits[near])
+    assert made.num_expanded == len(torch.unique(torch.cat([torch.arange(4), near])))
     assert torch.equal(made.edata["w"], g.edata["w"][edges])
     assert torch.equal(made.ndata["feat"], g.ndata["feat"][nodes])
 

@@ -94,6 +94,7 @@ class SampledTrainer(Trainer):
         assert self.part is not None
         device = self.part.device
         made = graph((src, dst), num_nodes=len(nodes)).to(device)
+        made.num_expanded = known
         made.ndata[NID], made.edata[EID] = nodes.to(device), edges.to(device)
         made.ndata[self.problem.features] = self._rows_of(self.problem.features, nodes)
         for name, values in self.store.edge.items():
