@@ -13,6 +13,22 @@ from graphwright.plans.frontier import (
     make_frontier,
     parse_limit,
 )
+from graphwright.plans.memory import (
+    STREAMS,
+    Action,
+    InvalidMemoryPlan,
+    MemoryPlan,
+    MemoryProblem,
+    MemoryTooSmall,
+    Operator,
+    Run,
+    SizeClass,
+    Storage,
+    Stream,
+    SwapIn,
+    SwapOut,
+    verify_memory,
+)
 from graphwright.plans.mesh import Mesh, device_array, part_numbers, whole_mesh
 from graphwright.plans.plan import (
     KEPT,
@@ -65,6 +81,6 @@ from graphwright.plans.strategy import (
     on_one,
     parse_choice,
 )
-from graphwright.plans.taskgraph import CATEGORIES, KINDS, Ints, TaskGraph, Values
+from graphwright.plans.taskgraph import CATEGORIES, KINDS, SWAPS, Ints, TaskGraph, Values
 from graphwright.plans.verify_program import verify_program
 from graphwright.plans.verify_programs import verify_programs

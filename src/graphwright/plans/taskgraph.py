@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 
 from graphwright.plans.transfers import TRANSFERS
 
-KINDS = ("compute", *(kind.name for kind in TRANSFERS))
+SWAPS = ("swap_out", "swap_in")
+"""Copies to host memory and back."""
+
+KINDS = ("compute", *(kind.name for kind in TRANSFERS), *SWAPS)
 """What a task does; all but the first are transfers."""
 
 CATEGORIES = ("parameter", "gradient", "optimizer_state", "activation", "communication")

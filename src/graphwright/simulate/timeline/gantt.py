@@ -47,6 +47,8 @@ COLOURS = {
     "backward": "#f2a541",
     "update": "#5aa469",
     **{kind.name: kind.colour for kind in transfers.TRANSFERS},
+    "swap_out": "#8c6bb1",
+    "swap_in": "#2a9d8f",
     "parameter": "#264653",
     "gradient": "#e07a5f",
     "optimizer_state": "#81b29a",

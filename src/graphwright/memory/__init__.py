@@ -1,0 +1,5 @@
+"""More memory than a device has: what to swap, when, and where everything lies."""
+
+from graphwright.memory.from_graph import COPY, GraphProblem, problem_of
+from graphwright.memory.planner import Choice, Passed, Planner, Pool, names_to_order, program_order
+from graphwright.memory.timing import task_graph

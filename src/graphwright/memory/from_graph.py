@@ -1,0 +1,199 @@
+"""A captured step as a memory problem: nodes with time, tensors with storage.
+
+    operators     all nodes that compute; views are made anew where they are read
+    storages      a tensor and its views; sizes rounded up to ALIGNMENT
+    on the host   every input: parameters, buffers and optimizer state have their home there, data
+                  and learning rates come from there
+    in place      the new value of a parameter is written over the old one by the operator that
+                  makes it, behind all readers of the old one; where that is impossible, a copy at
+                  the end does it: the operator `copy:NAME`
+    kept          what the step returns
+
+Times of operators are those of the cost model, copies take the latency of the host link and their
+bytes at the rate that one way has while the other one is busy as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphwright.describe import is_random
+from graphwright.ir import CONSTANT_OP, Graph, Role
+from graphwright.machine import PICOSECONDS, Cluster
+from graphwright.plans import MemoryProblem, Operator, Storage
+from graphwright.tasks import Costs, GraphFacts
+
+ALIGNMENT = 512
+COPY = "copy:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphProblem:
+    """The problem of a graph, and what connects the two.
+
+    `storage_of` names the storage of every tensor, `writes_to` that of every new value that is
+    written in place, `copied` the old and new storages of values that are copied at the end.
+    """
+
+    graph: Graph
+    facts: GraphFacts
+    problem: MemoryProblem
+    storage_of: dict[str, str]
+    copied: dict[str, tuple[str, str]]
+
+
+def problem_of(graph: Graph, cluster: Cluster, costs: Costs) -> GraphProblem:
+    """The memory problem of a graph on device 0 of a cluster."""
+    return _Builder(graph, cluster, costs).build()
+
+
+class _Builder:
+    def __init__(self, graph: Graph, cluster: Cluster, costs: Costs) -> None:
+        self.graph, self.cluster, self.costs = graph, cluster, costs
+        self.facts = GraphFacts(graph)
+        self.to_host = cluster.to_host(0, both=True)
+        self.from_host = cluster.from_host(0, both=True)
+
+    def build(self) -> GraphProblem:
+        graph, facts = self.graph, self.facts
+        in_place = self._in_place()
+        storage_of = {name: facts.root[name] for name in graph.tensors}
+        for name, root in list(storage_of.items()):
+            storage_of[name] = in_place.get(root, root)
+        kept = {storage_of[name] for name in facts.results}
+        copied = {
+            f"{COPY}{old}": (old, storage_of[new])
+            for old, new in graph.updates.items()
+            if storage_of[new] != old
+        }
+        names = list(dict.fromkeys(storage_of.values()))
+        number = {name: n for n, name in enumerate(names)}
+        storages = tuple(self._storage(name, kept) for name in names)
+        operators: list[Operator] = []
+        position: dict[int, int] = {}
+        for i, node in enumerate(graph.nodes):
+            if facts.is_view[i]:
+                continue
+            reads = dict.fromkeys(storage_of[n] for n in node.inputs if n is not None)
+            made = [storage_of[n] for n in node.outputs]
+            writes = [name for name in made if name in graph.inputs]
+            makes = [name for name in made if name not in graph.inputs]
+            position[i] = len(operators)
+            operators.append(
+                Operator(
+                    name=node.name,
+                    reads=tuple(number[n] for n in dict.fromkeys((*reads, *writes))),
+                    makes=tuple(number[n] for n in makes),
+                    writes=tuple(number[n] for n in writes),
+                    duration=self._duration(i),
+                    over=self._over(i, made, storage_of, number),
+                    repeats=not is_random(graph, node) and not writes,
+                )
+            )
+        for name, (old, new) in copied.items():
+            operators.append(
+                Operator(
+                    name=name,
+                    reads=(number[old], number[new]),
+                    makes=(),
+                    writes=(number[old],),
+                    duration=self._copy_time(old),
+                    repeats=False,
+                )
+            )
+        problem = MemoryProblem(
+            operators=tuple(operators),
+            storages=storages,
+            before=self._before(operators, position),
+            graph_hash=graph.hash,
+        )
+        return GraphProblem(
+            graph=graph, facts=facts, problem=problem, storage_of=storage_of, copied=copied
+        )
+
+    def _in_place(self) -> dict[str, str]:
+        """New values that are written over the old ones: nobody who reads those comes later."""
+        facts, graph = self.facts, self.graph
+        reached: dict[str, str] = {}
+        taken: set[str] = set()
+        for old, new in graph.updates.items():
+            made = facts.producer.get(new)
+            alone = facts.root[new] == new and facts.replaces[new] == [old] and made is not None
+            if not alone or made is None or old in taken:
+                continue
+            same = graph.tensors[old].type == graph.tensors[new].type
+            last = max(
+                (r for alias in facts.family[old] for r, _ in facts.readers[alias]), default=-1
+            )
+            if same and last <= made[0]:
+                reached[new] = old
+                taken.add(old)
+        return reached
+
+    def _before(
+        self, operators: list[Operator], position: dict[int, int]
+    ) -> tuple[tuple[int, int], ...]:
+        """Readers come before who writes; readers of what was written behind; random ones in turn."""
+        pairs: list[tuple[int, int]] = []
+        readers: dict[int, list[int]] = {}
+        writer: dict[int, int] = {}
+        for i, op in enumerate(operators):
+            for s in op.reads:
+                if s in writer:
+                    pairs.append((writer[s], i))
+                if s not in op.writes:
+                    readers.setdefault(s, []).append(i)
+            for s in op.writes:
+                pairs += [(r, i) for r in readers.get(s, ())]
+                writer[s] = i
+        random = [
+            position[i]
+            for i, node in enumerate(self.graph.nodes)
+            if i in position and is_random(self.graph, node)
+        ]
+        return (*pairs, *zip(random, random[1:], strict=False))
+
+    def _storage(self, name: str, kept: set[str]) -> Storage:
+        tensor = self.graph.tensors[name]
+        is_input = name in self.graph.inputs
+        lasts = is_input and tensor.role is not Role.INPUT
+        exact = tensor.type.nbytes
+        return Storage(
+            name=name,
+            nbytes=max(1, -(-exact // ALIGNMENT)) * ALIGNMENT,
+            out_time=_picoseconds(self.to_host.latency + exact / self.to_host.bandwidth),
+            in_time=_picoseconds(self.from_host.latency + exact / self.from_host.bandwidth),
+            begins_on_host=is_input,
+            ends="home" if lasts else "kept" if name in kept else "free",
+        )
+
+    def _duration(self, i: int) -> int:
+        node = self.graph.nodes[i]
+        if node.op == CONSTANT_OP:
+            return 0
+        facts, device = self.facts, self.cluster.devices[0]
+        return _picoseconds(self.costs.compute(node.op, facts.attrs[i], facts.types[i], device))
+
+    def _copy_time(self, name: str) -> int:
+        device = self.cluster.devices[0]
+        nbytes = self.graph.tensors[name].type.nbytes
+        return _picoseconds(device.launch + 2 * nbytes / device.bandwidth)
+
+    def _over(
+        self, i: int, made: list[str], storage_of: dict[str, str], number: dict[str, int]
+    ) -> int | None:
+        """The operand that the output may take the place of."""
+        node, facts = self.graph.nodes[i], self.facts
+        if not facts.writes_over[i] or len(made) != 1 or made[0] in self.graph.inputs:
+            return None
+        type = self.graph.tensors[node.outputs[0]].type
+        for name in node.inputs:
+            if name is None or storage_of[name] in self.graph.inputs:
+                continue
+            if self.graph.tensors[name].type == type and storage_of[name] == name:
+                return number[name]
+        return None
+
+
+def _picoseconds(seconds: float) -> int:
+    return round(seconds * PICOSECONDS)

@@ -1,0 +1,247 @@
+"""From a schedule and a pool to a memory plan: passes of the planner until residents stay at home.
+
+The first pass begins with nothing in memory. What lasts from step to step and is left there at its
+end may stay: the next pass begins with it (SwapAdvisor's double pass). Whatever does not end where
+it began leaves the set, so that after a few passes an iteration ends as it began. Beginning with
+nothing is always possible; of all that is possible the fastest is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from graphwright.frozen import FrozenDict
+from graphwright.memory import kernel
+from graphwright.memory.arrays import Arrays, Ints, pack
+from graphwright.plans import (
+    Action,
+    MemoryPlan,
+    MemoryProblem,
+    MemoryTooSmall,
+    Run,
+    SizeClass,
+    SwapIn,
+    SwapOut,
+)
+
+Policy = Literal["cost", "belady", "lru"]
+PASSES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How the planner chooses what makes room (see `kernel`).
+
+    `threshold` counts operators (belady, lru), `pressure` weighs copying against waiting (cost).
+    With a `lookahead` nothing is copied earlier than so many operators before it is needed.
+    """
+
+    policy: Policy = "cost"
+    threshold: int = 0
+    pressure: float = 0.01
+    lookahead: int = 0
+
+    def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        policy = ("cost", "belady", "lru").index(self.policy)
+        return np.array([policy, self.threshold, self.pressure, self.lookahead], np.float64)
+
+    def __str__(self) -> str:
+        if self.policy == "cost":
+            return f"cost, pressure {self.pressure:g}"
+        return f"{self.policy}, threshold {self.threshold}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Size classes, and which of them takes storages of which size (CLS and CNT of section 4.4.3).
+
+    `sizes` are the distinct sizes in ascending order, `classes` the class of each: it begins with
+    0 and grows by one at most. A class has places of its largest size.
+    """
+
+    sizes: tuple[int, ...]
+    classes: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    def class_bytes(self) -> tuple[int, ...]:
+        """Bytes of a place of each class."""
+        largest = dict(zip(self.classes, self.sizes, strict=True))
+        return tuple(largest[c] for c in range(len(self.counts)))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(b * n for b, n in zip(self.class_bytes(), self.counts, strict=True))
+
+    def size_classes(self) -> tuple[SizeClass, ...]:
+        pairs = zip(self.class_bytes(), self.counts, strict=True)
+        return tuple(SizeClass(nbytes=b, count=n) for b, n in pairs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passed:
+    """What a pass has found: its actions and places as numbers, and where residents are."""
+
+    log: Ints
+    places: Ints
+    home: Ints
+    makespan: int
+
+
+class Planner:
+    """Plans swaps of one problem; what all plans have in common is worked out once."""
+
+    def __init__(self, problem: MemoryProblem) -> None:
+        self.problem, self.arrays = problem, pack(problem)
+        self._log = np.empty((0, kernel.LOG_FIELDS), np.int64)
+        self._places = np.empty((len(self.arrays.makes), 3), np.int64)
+
+    def check_capacity(self, capacity: int) -> None:
+        """Refuse a capacity in which some operator cannot run."""
+        needs = self.problem.needs
+        most = max(range(len(needs)), key=needs.__getitem__, default=None)
+        if most is not None and needs[most] > capacity:
+            op = self.problem.operators[most]
+            parts = ", ".join(
+                f"{s.name} {s.nbytes:,}"
+                for s in sorted(
+                    (self.problem.storages[n] for n in (*op.reads, *op.makes)),
+                    key=lambda s: -s.nbytes,
+                )[:4]
+            )
+            raise MemoryTooSmall(
+                f"operator {op.name} needs {needs[most]:,} bytes at once ({parts}), more than the "
+                f"{capacity:,} that there are; give at least so much memory, capture a smaller "
+                "batch or accumulate=K micro-batches, or split the operator with gw.plan"
+            )
+
+    def time(
+        self, order: Ints, capacity: int, choice: Choice, pool: Pool | None = None
+    ) -> Passed | None:
+        """The fastest of a few passes that end as they begin; None where something has no room."""
+        slots = _slots(self.arrays, pool)
+        home = np.full(len(self.arrays.nbytes), -1, np.int64)
+        best: Passed | None = None
+        for number in range(PASSES):
+            passed = self._run(order, capacity, choice, slots, home)
+            if passed is None:
+                break
+            ends_as_it_began = not (passed.home == -3).any()
+            if ends_as_it_began and (best is None or passed.makespan <= best.makespan):
+                best = passed
+            if number and ends_as_it_began:
+                break
+            found = passed.home
+            if number:
+                home = np.where(found >= 0, found, -1)
+            elif pool is None:
+                home = self._side_by_side(found <= -10)
+            else:
+                home = np.where(found <= -10, -10 - found, -1)
+            if not (home >= 0).any():
+                break
+        return best
+
+    def plan(
+        self, order: Ints, capacity: int, choice: Choice, pool: Pool | None = None,
+        algorithm: str = "", seed: int | None = None,
+    ) -> MemoryPlan | None:  # fmt: skip
+        """The same as a plan."""
+        passed = self.time(order, capacity, choice, pool)
+        return None if passed is None else self.unpack(passed, capacity, pool, algorithm, seed)
+
+    def unpack(
+        self, passed: Passed, capacity: int, pool: Pool | None, algorithm: str, seed: int | None
+    ) -> MemoryPlan:
+        """The plan that a pass has found."""
+        storages, ops = self.problem.storages, self.problem.operators
+        places: dict[int, dict[str, int]] = {}
+        top = 0
+        for action, s, offset in passed.places.tolist():
+            places.setdefault(action, {})[storages[s].name] = offset
+            top = max(top, offset + storages[s].nbytes)
+        actions: list[Action] = []
+        for at, (kind, subject, offset, run, out, come, _, _) in enumerate(passed.log.tolist()):
+            after = (run, out, come)
+            if kind == kernel.RUN:
+                actions.append(Run(ops[subject].name, FrozenDict(places.get(at, {})), after))
+            elif kind == kernel.OUT:
+                actions.append(SwapOut(storages[subject].name, after))
+            else:
+                actions.append(SwapIn(storages[subject].name, offset, after))
+                top = max(top, offset + storages[subject].nbytes)
+        residents = {
+            storages[s].name: int(passed.home[s]) for s in np.flatnonzero(passed.home >= 0)
+        }
+        for s in np.flatnonzero(passed.home >= 0):
+            top = max(top, int(passed.home[s]) + storages[s].nbytes)
+        return MemoryPlan(
+            capacity=capacity,
+            arena=top if pool is None else pool.nbytes,
+            actions=tuple(actions),
+            residents=FrozenDict(residents),
+            pool=() if pool is None else pool.size_classes(),
+            starts=tuple(passed.log[:, kernel.START].tolist()),
+            ends=tuple(passed.log[:, kernel.END].tolist()),
+            algorithm=algorithm,
+            seed=seed,
+            graph_hash=self.problem.graph_hash,
+        )
+
+    def _side_by_side(self, stays: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+        """Offsets of residents from the bottom of memory on, without gaps."""
+        home = np.full(len(stays), -1, np.int64)
+        nbytes = self.arrays.nbytes[stays]
+        home[stays] = np.cumsum(nbytes) - nbytes
+        return home
+
+    def _run(
+        self, order: Ints, capacity: int, choice: Choice, slots: tuple[Ints, Ints, Ints], home: Ints
+    ) -> Passed | None:
+        a = self.arrays
+        size = max(len(self._log), 4 * len(order) + 4 * len(a.nbytes) + 256)
+        begin = home.copy()
+        while True:
+            if len(self._log) < size:
+                self._log = np.empty((size, kernel.LOG_FIELDS), np.int64)
+            home[:] = begin
+            length, num_places = kernel.plan_pass(
+                order, a.duration, a.over, a.read_ptr, a.reads, a.written, a.make_ptr, a.makes,
+                a.nbytes, a.out_time, a.in_time, a.begins_on_host, a.ends, a.is_written, capacity,
+                *slots, home, choice.numbers(), self._log, self._places,
+            )  # fmt: skip
+            if length != -1:
+                break
+            size *= 2
+        if length < 0:
+            return None
+        log = self._log[:length].copy()
+        makespan = int(log[:, kernel.END].max(initial=0))
+        return Passed(log, self._places[:num_places].copy(), home.copy(), makespan)
+
+
+def program_order(problem: MemoryProblem) -> Ints:
+    """The operators as the program has them."""
+    return np.arange(len(problem.operators), dtype=np.int64)
+
+
+def _slots(a: Arrays, pool: Pool | None) -> tuple[Ints, Ints, Ints]:
+    """Sizes and classes of all slots, and the class of each storage; none without a pool."""
+    if pool is None:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing
+    nbytes = pool.class_bytes()
+    counts = np.array(pool.counts, np.int64)
+    classes = np.repeat(np.arange(len(counts)), counts)
+    of_size = dict(zip(pool.sizes, pool.classes, strict=True))
+    wanted = np.array([of_size[int(b)] for b in a.nbytes], np.int64)
+    return np.array(nbytes, np.int64)[classes], classes.astype(np.int64), wanted
+
+
+def names_to_order(problem: MemoryProblem, names: Sequence[str]) -> Ints:
+    """An order by names as numbers."""
+    number = {op.name: n for n, op in enumerate(problem.operators)}
+    return np.array([number[name] for name in names], np.int64)

@@ -1,0 +1,15 @@
+"""Memory plans: what runs when, where tensors lie, what leaves for the host and returns."""
+
+from graphwright.plans.memory.errors import InvalidMemoryPlan, MemoryTooSmall
+from graphwright.plans.memory.plan import (
+    STREAMS,
+    Action,
+    MemoryPlan,
+    Run,
+    SizeClass,
+    Stream,
+    SwapIn,
+    SwapOut,
+)
+from graphwright.plans.memory.problem import MemoryProblem, Operator, Storage
+from graphwright.plans.memory.verify import verify_memory

@@ -1,0 +1,97 @@
+"""Plans of random problems are valid, are timed as the simulator times them, and never beat what is possible."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphwright.memory import Choice, Planner, program_order, task_graph
+from graphwright.plans import MemoryPlan, verify_memory
+from graphwright.simulate import memory, schedule, verify_task_graph
+from memory_problems import random_problem
+
+CHOICES = (
+    Choice(),
+    Choice(pressure=1.0),
+    Choice(policy="belady"),
+    Choice(policy="belady", threshold=3),
+    Choice(policy="lru", lookahead=2),
+)
+
+
+@st.composite
+def planned(draw):
+    problem = random_problem(draw)
+    capacity = max(problem.needs) + draw(st.integers(0, 20))
+    choice = draw(st.sampled_from(CHOICES))
+    return problem, Planner(problem).plan(program_order(problem), capacity, choice)
+
+
+@given(planned())
+def test_every_capacity_that_holds_one_operator_has_a_valid_plan(case):
+    problem, plan = case
+    assert isinstance(plan, MemoryPlan)
+    verify_memory(plan, problem)
+    assert plan.makespan >= problem.compute_time
+
+
+@given(planned())
+def test_the_planner_times_actions_as_the_simulator_does(case):
+    problem, plan = case
+    tasks = task_graph(plan, problem)
+    verify_task_graph(tasks)
+    times = schedule(tasks)
+    assert times.start.tolist() == list(plan.starts)
+    assert times.end.tolist() == list(plan.ends)
+    assert memory(tasks, times).peak[0] <= plan.arena
+
+
+@given(planned())
+def test_plans_are_read_as_they_were_written(tmp_path_factory, case):
+    path = tmp_path_factory.mktemp("plans") / "memory.json"
+    case[1].save(path)
+    assert MemoryPlan.load(path) == case[1]
+
+
+@given(planned(), st.randoms(use_true_random=False))
+def test_a_plan_that_waits_less_is_refused_or_harmless(case, random):
+    """Without one of its control edges a plan is refused, unless another edge implies that one."""
+    from dataclasses import replace
+
+    problem, plan = case
+    edges = [
+        (at, s) for at, action in enumerate(plan.actions) for s in range(3) if action.after[s] >= 0
+    ]
+    if not edges:
+        return
+    at, stream = random.choice(edges)
+    after = list(plan.actions[at].after)
+    gone, after[stream] = after[stream], -1
+    actions = list(plan.actions)
+    actions[at] = replace(actions[at], after=tuple(after))
+    weaker = replace(plan, actions=tuple(actions))
+    tasks = schedule(task_graph(weaker, problem))
+    if tasks.start[at] < plan.ends[gone]:  # it would really start earlier: only idle edges may go
+        touched = _touched(problem, plan.actions[at]) & _touched(problem, plan.actions[gone])
+        if touched:
+            with pytest.raises(Exception, match=r"action|copy|wait"):
+                verify_memory(weaker, problem)
+
+
+def _touched(problem, action):
+    names = [s.name for s in problem.storages]
+    if action.stream != "compute":
+        return {action.name}
+    op = next(op for op in problem.operators if op.name == action.name)
+    return {names[s] for s in (*op.reads, *op.makes)}
+
+
+@given(planned())
+def test_with_room_for_everything_nothing_waits(case):
+    """Where all fits, an iteration that begins with its residents copies data alone."""
+    problem, _ = case
+    room = sum(s.nbytes for s in problem.storages)
+    plan = Planner(problem).plan(program_order(problem), room, Choice())
+    verify_memory(plan, problem)
+    lasting = {s.name for s in problem.storages if s.ends == "home"}
+    used = {problem.storages[s].name for op in problem.operators for s in op.reads}
+    assert not [a for a in plan.actions if a.stream != "compute" and a.name in lasting & used]
