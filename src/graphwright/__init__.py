@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphwright.pipeline import optimize
     from graphwright.plans import Frontier, Plan
     from graphwright.report import plot
-    from graphwright.run import check_operator, compile, launch
+    from graphwright.run import check_operator, compile, launch, swap
     from graphwright.simulate.api import simulate
 
 _PACKAGE_OF = {
@@ -48,6 +48,7 @@ _PACKAGE_OF = {
     "save": "ir",
     "simulate": "simulate",
     "splits": "describe",
+    "swap": "run",
 }
 
 __all__ = ["__version__", *_PACKAGE_OF]

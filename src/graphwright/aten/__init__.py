@@ -37,6 +37,6 @@ from graphwright.aten.optimizers import (
     stepping,
     twin,
 )
-from graphwright.aten.replay import advance, bind, replay
+from graphwright.aten.replay import advance, bind, replay, run_node
 from graphwright.aten.schema import Arguments, bind_arguments, join_arguments, split_arguments
 from graphwright.aten.types import dtype_name, tensor_type, to_dtype

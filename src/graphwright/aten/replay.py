@@ -44,7 +44,7 @@ def replay(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for index, node in enumerate(graph.nodes):
             arguments = [None if name is None else values[name] for name in node.inputs]
             try:
-                result = _run(graph, node, arguments, device)
+                result = run_node(graph, node, arguments, device)
             except (UnknownOperator, RuntimeError, TypeError, IndexError) as error:
                 raise ReplayError(f"{node!r} failed: {error}") from error
             values.update(zip(node.outputs, result, strict=True))
@@ -153,9 +153,10 @@ def _last_uses(graph: Graph) -> dict[int, list[str]]:
     return uses
 
 
-def _run(
+def run_node(
     graph: Graph, node: Node, arguments: Sequence[Tensor | None], device: torch.device
 ) -> Sequence[Tensor]:
+    """What a node makes of its arguments."""
     if node.op == CONSTANT_OP:
         return (_constant(node, graph.tensors[node.name].type, device),)
     return call_kernel(node.op, arguments, node.attrs, device)

@@ -2,4 +2,5 @@
 
 from graphwright.memory.from_graph import COPY, GraphProblem, problem_of
 from graphwright.memory.planner import Choice, Passed, Planner, Pool, names_to_order, program_order
+from graphwright.memory.search import SEARCHES, Found, Progress, find_plan
 from graphwright.memory.timing import task_graph

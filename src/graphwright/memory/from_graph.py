@@ -16,6 +16,7 @@ bytes at the rate that one way has while the other one is busy as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from graphwright.describe import is_random
 from graphwright.ir import CONSTANT_OP, Graph, Role
@@ -25,14 +26,15 @@ from graphwright.tasks import Costs, GraphFacts
 
 ALIGNMENT = 512
 COPY = "copy:"
+_RATES = "optimizer.lr."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProblem:
     """The problem of a graph, and what connects the two.
 
-    `storage_of` names the storage of every tensor, `writes_to` that of every new value that is
-    written in place, `copied` the old and new storages of values that are copied at the end.
+    `storage_of` names the storage of every tensor (that of a new value is the old one's where it is
+    written in place), `copied` the old and new storages of values that are copied at the end.
     """
 
     graph: Graph
@@ -133,7 +135,7 @@ class _Builder:
     def _before(
         self, operators: list[Operator], position: dict[int, int]
     ) -> tuple[tuple[int, int], ...]:
-        """Readers come before who writes; readers of what was written behind; random ones in turn."""
+        """Who reads comes before who writes, who reads that behind; random operators keep turns."""
         pairs: list[tuple[int, int]] = []
         readers: dict[int, list[int]] = {}
         writer: dict[int, int] = {}
@@ -151,12 +153,13 @@ class _Builder:
             for i, node in enumerate(self.graph.nodes)
             if i in position and is_random(self.graph, node)
         ]
-        return (*pairs, *zip(random, random[1:], strict=False))
+        return (*pairs, *pairwise(random))
 
     def _storage(self, name: str, kept: set[str]) -> Storage:
         tensor = self.graph.tensors[name]
         is_input = name in self.graph.inputs
-        lasts = is_input and tensor.role is not Role.INPUT
+        given = tensor.role is Role.INPUT or name.startswith(_RATES)
+        lasts = is_input and not given
         exact = tensor.type.nbytes
         return Storage(
             name=name,

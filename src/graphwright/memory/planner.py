@@ -122,6 +122,8 @@ class Planner:
         self, order: Ints, capacity: int, choice: Choice, pool: Pool | None = None
     ) -> Passed | None:
         """The fastest of a few passes that end as they begin; None where something has no room."""
+        if pool is not None and pool.nbytes > capacity:
+            return None
         slots = _slots(self.arrays, pool)
         home = np.full(len(self.arrays.nbytes), -1, np.int64)
         best: Passed | None = None

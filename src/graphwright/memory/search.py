@@ -1,0 +1,304 @@
+"""Searching for a memory plan: which schedule, which places, which victims.
+
+| search  | schedule        | memory             | what makes room                              |
+| ------- | --------------- | ------------------ | -------------------------------------------- |
+| lru     | program         | any offset         | least recently used, asked for just in time  |
+| belady  | program         | any offset         | furthest next use, several thresholds        |
+| greedy  | program         | any offset         | least waiting and copying, several weights   |
+| random  | random          | any offset         | as greedy                                    |
+| genetic | evolves         | any offset         | as greedy, the weight evolves too            |
+| pools   | evolves         | size classes       | SwapAdvisor's genetic search as published    |
+
+All are reported side by side. The time budget is shared by the random and genetic searches; an
+interrupted search returns the best plan so far.
+
+More memory never makes a plan slower: a plan for less memory is a plan for more, so `greedy` also
+tries smaller capacities, from a grid that depends on the problem alone. What is tried at some
+capacity is thus tried at every larger one. Large problems try the whole capacity only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from graphwright.errors import InvalidOption
+from graphwright.memory import genetic
+from graphwright.memory.arrays import Ints
+from graphwright.memory.planner import Choice, Passed, Planner, Pool, program_order
+from graphwright.plans import MemoryPlan, MemoryProblem
+
+PRESSURES = (1e-4, 1e-3, 1e-2, 1e-1)
+THRESHOLDS = (0, 4, 16, 64)
+LOOKAHEAD = 8
+GRID = 2 ** (1 / 16)
+MOST_FOR_GRID = 400
+POPULATION = 24
+MUTATION = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Individual:
+    """A schedule, a way to choose, and a pool or none; and what a pass made of it."""
+
+    order: Ints
+    choice: Choice
+    capacity: int
+    pool: Pool | None = None
+    passed: Passed | None = None
+
+    @property
+    def time(self) -> float:
+        return inf if self.passed is None else float(self.passed.makespan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A generation: seconds since the search began, and times of its plans in picoseconds."""
+
+    search: str
+    seconds: float
+    best: float
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The best plan, the best time of each search (picoseconds), and how they came about."""
+
+    plan: MemoryPlan
+    times: dict[str, float]
+    progress: tuple[Progress, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(slots=True)
+class _Search:
+    planner: Planner
+    capacity: int
+    random: np.random.Generator
+    deadline: float
+    began: float
+    best: Individual | None = None
+    winner: str = ""
+    times: dict[str, float] = field(default_factory=dict)
+    progress: list[Progress] = field(default_factory=list)
+
+    @property
+    def problem(self) -> MemoryProblem:
+        return self.planner.problem
+
+    def try_one(
+        self, search: str, order: Ints, choice: Choice, pool: Pool | None = None,
+        capacity: int | None = None,
+    ) -> Individual:  # fmt: skip
+        """Plan with some choices, and remember the best."""
+        room = self.capacity if capacity is None else capacity
+        passed = self.planner.time(order, room, choice, pool)
+        made = Individual(order=order, choice=choice, capacity=room, pool=pool, passed=passed)
+        self.times[search] = min(self.times.get(search, inf), made.time)
+        if self.best is None or made.time < self.best.time:
+            self.best, self.winner = made, search
+        return made
+
+    def is_over(self) -> bool:
+        assert self.best is not None
+        return time.monotonic() > self.deadline or self.best.time <= self.problem.compute_time
+
+
+def find_plan(
+    problem: MemoryProblem,
+    capacity: int,
+    *,
+    searches: tuple[str, ...] = ("lru", "belady", "greedy", "random", "genetic", "pools"),
+    budget: float = 10.0,
+    seed: int = 0,
+    planner: Planner | None = None,
+) -> Found:
+    """Search for the fastest plan of a problem within a capacity."""
+    for name in searches:
+        if name not in SEARCHES:
+            raise InvalidOption(f"{name!r} is no search; there are {', '.join(SEARCHES)}")
+    planner = Planner(problem) if planner is None else planner
+    planner.check_capacity(capacity)
+    began = time.monotonic()
+    random = np.random.default_rng(seed)
+    search = _Search(planner, capacity, random, began, began)
+    interrupted = False
+    search.try_one("greedy", program_order(problem), Choice())
+    timed = [name for name in searches if name in TIMED]
+    try:
+        for name in searches:
+            share = budget / max(1, len(timed)) if name in TIMED else 0.0
+            search.deadline = time.monotonic() + share
+            SEARCHES[name](search)
+    except KeyboardInterrupt:
+        interrupted = True
+    best = search.best
+    assert best is not None and best.passed is not None
+    words = f"{search.winner}: {best.choice}"
+    plan = planner.unpack(best.passed, capacity, best.pool, words, seed)
+    return Found(
+        plan=plan,
+        times=search.times,
+        progress=tuple(search.progress),
+        interrupted=interrupted,
+    )
+
+
+def _lru(search: _Search) -> None:
+    choice = Choice(policy="lru", lookahead=LOOKAHEAD)
+    search.try_one("lru", program_order(search.problem), choice)
+
+
+def _belady(search: _Search) -> None:
+    for threshold in THRESHOLDS:
+        choice = Choice(policy="belady", threshold=threshold)
+        search.try_one("belady", program_order(search.problem), choice)
+
+
+def _greedy(search: _Search) -> None:
+    order = program_order(search.problem)
+    for capacity in _capacities(search.problem, search.capacity):
+        for pressure in PRESSURES:
+            search.try_one("greedy", order, Choice(pressure=pressure), capacity=capacity)
+
+
+def _capacities(problem: MemoryProblem, capacity: int) -> Iterator[int]:
+    """Capacities to plan for: all of a grid up to the given one, or this alone."""
+    least = max(problem.needs, default=1)
+    most = sum(s.nbytes for s in problem.storages)
+    if len(problem.operators) > MOST_FOR_GRID:
+        yield capacity
+        return
+    if capacity >= most:
+        yield most
+    room = float(least)
+    while room <= min(capacity, most):
+        yield int(room)
+        room *= GRID
+
+
+def _random(search: _Search) -> None:
+    order = program_order(search.problem)
+    while True:
+        chance = search.random.choice((0.01, 0.1, 1.0))
+        other = genetic.mutate_order(search.planner.arrays, order, chance, search.random)
+        search.try_one("random", other, Choice())
+        if search.is_over():
+            break
+
+
+def _evolve(search: _Search, name: str, first: Iterator[Individual], with_pools: bool) -> None:
+    """Generations of crossing, mutating and selecting, until the time is over."""
+    random, arrays = search.random, search.planner.arrays
+    population = []
+    for individual in first:
+        population.append(individual)
+        if search.is_over() and any(i.passed is not None for i in population):
+            break
+    while not search.is_over():
+        children: list[Individual] = []
+        pairs = random.permutation(len(population))
+        for a, b in zip(pairs[::2], pairs[1::2], strict=False):
+            one, other = population[int(a)], population[int(b)]
+            n = len(one.order)
+            cut = int(random.integers(n + 1))
+            orders = [
+                genetic.cross_orders(one.order, other.order, cut),
+                genetic.cross_orders(other.order, one.order, cut),
+            ]
+            for order in orders:
+                moved = genetic.mutate_order(arrays, order, _chance(random), random)
+                if with_pools and one.pool is not None and other.pool is not None:
+                    cut = int(random.integers(len(one.pool.sizes) + 1))
+                    pool = genetic.cross_pools(one.pool, other.pool, cut, search.capacity)
+                    pool = genetic.mutate_pool(pool, MUTATION, search.capacity, random)
+                    child = search.try_one(name, moved, one.choice, pool)
+                else:
+                    pressure = one.choice.pressure * float(np.exp(random.normal(0, 0.7)))
+                    child = search.try_one(name, moved, Choice(pressure=pressure))
+                children.append(child)
+                if search.is_over():
+                    break
+            if search.is_over():
+                break
+        if len(population) < 2:
+            break
+        population += children
+        times = [i.time for i in population]
+        finite = [t for t in times if t < inf]
+        if not finite:
+            break
+        kept = genetic.survivors(times, POPULATION, min(finite), random)
+        population = [population[i] for i in kept]
+        search.progress.append(
+            Progress(
+                search=name,
+                seconds=time.monotonic() - search.began,
+                best=min(finite),
+                mean=float(np.mean(finite)),
+                worst=max(finite),
+            )
+        )
+
+
+def _chance(random: np.random.Generator) -> float:
+    """How many operators a mutation moves: the published tenth for some, far fewer for others."""
+    return float(random.choice((0.0, 0.001, 0.01, MUTATION)))
+
+
+def _genetic(search: _Search) -> None:
+    order, arrays = program_order(search.problem), search.planner.arrays
+
+    def first() -> Iterator[Individual]:
+        for pressure in PRESSURES:
+            yield search.try_one("genetic", order, Choice(pressure=pressure))
+        while True:
+            other = genetic.mutate_order(arrays, order, _chance(search.random), search.random)
+            yield search.try_one("genetic", other, Choice())
+
+    _evolve(search, "genetic", _limited(first(), POPULATION), with_pools=False)
+
+
+def _pools(search: _Search) -> None:
+    order, arrays = program_order(search.problem), search.planner.arrays
+    sizes = tuple(sorted({s.nbytes for s in search.problem.storages}))
+
+    def first() -> Iterator[Individual]:
+        one_class = (0,) * len(sizes)
+        whole = [search.capacity / sizes[-1]] * len(sizes)
+        pool = genetic.make_pool(sizes, one_class, whole, search.capacity)
+        yield search.try_one("pools", order, Choice(), pool)
+        while True:
+            other = genetic.mutate_order(arrays, order, _chance(search.random), search.random)
+            pool = genetic.random_pool(sizes, search.capacity, search.random)
+            policy = (
+                Choice()
+                if search.random.random() < 0.5
+                else Choice(policy="belady", threshold=int(search.random.integers(0, 32)))
+            )
+            yield search.try_one("pools", other, policy, pool)
+
+    _evolve(search, "pools", _limited(first(), POPULATION), with_pools=True)
+
+
+def _limited(individuals: Iterator[Individual], count: int) -> Iterator[Individual]:
+    for _ in range(count):
+        yield next(individuals)
+
+
+SEARCHES: dict[str, Callable[[_Search], None]] = {
+    "lru": _lru,
+    "belady": _belady,
+    "greedy": _greedy,
+    "random": _random,
+    "genetic": _genetic,
+    "pools": _pools,
+}
+TIMED = ("random", "genetic", "pools")

@@ -1,0 +1,4 @@
+"""From plans and models to steps: `gw.compile` for many devices, `gw.swap` for less memory."""
+
+from graphwright.run.compile.step import compile_step
+from graphwright.run.compile.swap import SwapPlan, swap

@@ -1,0 +1,192 @@
+"""`gw.swap`: a step in less memory than it needs, planned ahead.
+
+graph, memory --search--> SwapPlan --compile(model, loss, optimizer)--> step(batch)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.aten import OptimizerLike, make_optimizer
+from graphwright.errors import InvalidOption, PlanMismatch
+from graphwright.ir import Graph
+from graphwright.machine import PICOSECONDS, Cluster, HostLink
+from graphwright.machine import cluster as find_cluster
+from graphwright.memory import (
+    GraphProblem,
+    Planner,
+    Progress,
+    find_plan,
+    problem_of,
+    task_graph,
+)
+from graphwright.plans import MemoryPlan, parse_limit, verify_memory
+from graphwright.run.step import SwapModel, SwapStep
+from graphwright.simulate import CostModel, Timeline, memory, schedule
+from graphwright.tasks import Costs
+
+DEFAULT = ("lru", "belady", "greedy", "random", "genetic", "pools")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SwapPlan:
+    """A memory plan for a graph; `compile` makes a step of it.
+
+    `times` are the seconds per iteration that each search found, `progress` the generations of the
+    genetic ones, `interrupted` whether the search was cut short.
+    """
+
+    given: GraphProblem
+    cluster: Cluster
+    plan: MemoryPlan
+    times: Mapping[str, float] = field(default_factory=dict)
+    progress: tuple[Progress, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def graph(self) -> Graph:
+        return self.given.graph
+
+    @property
+    def time(self) -> float:
+        """Predicted seconds of an iteration."""
+        return self.plan.makespan / PICOSECONDS
+
+    @property
+    def unlimited(self) -> float:
+        """Predicted seconds of an iteration on a device with memory for everything."""
+        return self.given.problem.compute_time / PICOSECONDS
+
+    @property
+    def needs(self) -> int:
+        """Bytes that the step holds at once without swapping, in the order of the program."""
+        return self.given.problem.held_at_once()
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The three streams and the memory over time, as `gw.simulate` shows any other step."""
+        facts = self.given.facts
+        positions = {**facts.position, **dict.fromkeys(self.given.copied, 0)}
+        for name, (old, _) in self.given.copied.items():
+            positions[name] = facts.producer[self.graph.updates[old]][0]
+        tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, facts.category)
+        times = schedule(tasks)
+        return Timeline(
+            graph=self.graph,
+            cluster=self.cluster,
+            tasks=tasks,
+            schedule=times,
+            memory=memory(tasks, times),
+            plan=f"swap, {self.plan.algorithm}",
+            seed=self.plan.seed,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan as JSON; `gw.swap(graph, plan=path)` reads it."""
+        self.plan.save(path)
+
+    def compile(
+        self,
+        model: nn.Module,
+        loss_fn: Any = None,
+        optimizer: OptimizerLike | None = None,
+        *,
+        optimizer_options: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        seed: int = 0,
+    ) -> SwapStep | SwapModel:
+        """The step of a training graph, or the callable of an inference graph.
+
+        Give what the graph was captured from. The model's values are what it starts from; it is
+        left as it is until `gather`. `device` is "cuda" where there is a GPU, otherwise "cpu".
+        """
+        chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        where = torch.device(chosen)
+        if where.type not in ("cpu", "cuda"):
+            raise InvalidOption(f"device={device!r}: a memory plan runs on cpu or cuda")
+        if not _is_training(self.graph):
+            return SwapModel(self.given, self.plan, model, where, seed)
+        if optimizer is None and self.graph.updates and _has_state(self.graph):
+            raise PlanMismatch("the graph has an optimizer's update; give compile that optimizer")
+        made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
+        return SwapStep(self.given, self.plan, model, loss_fn, made, where, seed)
+
+    def __repr__(self) -> str:
+        share = self.unlimited / self.time if self.time else 1.0
+        return f"SwapPlan({self.plan!r}, {share:.1%} of the speed with unlimited memory)"
+
+
+def swap(
+    graph: Graph,
+    memory: int | str | None = None,
+    *,
+    cluster: Cluster | str | None = None,
+    reserve: int | str = 0,
+    search: str | Sequence[str] = DEFAULT,
+    budget: float = 10.0,
+    seed: int = 0,
+    costs: Costs | None = None,
+    plan: MemoryPlan | str | os.PathLike[str] | None = None,
+) -> SwapPlan:
+    """Plan a graph for so much device memory; what does not fit waits in host memory.
+
+    `memory` is a size as "16GB", the device's own if not given, of which `reserve` is left for what
+    kernels allocate themselves. `cluster` names the machine whose device and host link the times
+    are for; this machine if not given. `search` names one search or several, of which the best plan
+    is taken; those with a random part share `budget` seconds. `plan` is a saved plan to use
+    instead. Interrupted, the search returns the best plan so far.
+
+    >>> step = gw.swap(graph, memory="2GB").compile(model, loss_fn, torch.optim.Adam)
+    >>> for batch in loader:
+    ...     loss = step(batch)
+    """
+    on = _with_host_link(find_cluster("local:1" if cluster is None else cluster))
+    given = problem_of(graph, on, CostModel() if costs is None else costs)
+    if plan is not None:
+        known = plan if isinstance(plan, MemoryPlan) else MemoryPlan.load(Path(plan))
+        if known.graph_hash != graph.hash:
+            raise PlanMismatch("the memory plan was made for another graph; plan this one")
+        verify_memory(known, given.problem)
+        return SwapPlan(given=given, cluster=on, plan=known)
+    limit = on.devices[0].memory if memory is None else parse_limit(memory)
+    capacity = limit - parse_limit(reserve)
+    if isinstance(budget, bool) or not budget >= 0:
+        raise InvalidOption(f"budget={budget!r}: give seconds, from 0 upwards")
+    searches = (search,) if isinstance(search, str) else tuple(search)
+    found = find_plan(
+        given.problem, capacity, searches=searches, budget=budget, seed=seed,
+        planner=Planner(given.problem),
+    )  # fmt: skip
+    verify_memory(found.plan, given.problem)
+    return SwapPlan(
+        given=given,
+        cluster=on,
+        plan=found.plan,
+        times={name: time / PICOSECONDS for name, time in found.times.items()},
+        progress=found.progress,
+        interrupted=found.interrupted,
+    )
+
+
+def _with_host_link(cluster: Cluster) -> Cluster:
+    """The cluster; processes of this machine copy at half the rate of their memory."""
+    if cluster.host is not None:
+        return cluster
+    rate = cluster.devices[0].bandwidth / 2
+    return replace(cluster, host=HostLink(bandwidth=rate, duplex=rate, latency=1e-6))
+
+
+def _is_training(graph: Graph) -> bool:
+    return bool(graph.updates) or any(node.phase != "forward" for node in graph.nodes)
+
+
+def _has_state(graph: Graph) -> bool:
+    return any(graph.tensors[name].role == "optimizer_state" for name in graph.inputs)

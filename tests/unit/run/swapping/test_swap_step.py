@@ -1,0 +1,204 @@
+"""Training and inference in less memory than they need: the same values as without swapping."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import graphwright as gw
+from graphwright import capture
+from graphwright.errors import BatchMismatch, PlanMismatch
+from graphwright.plans import MemoryTooSmall
+from graphwright.run.program.swapping import arena
+
+torch.set_num_threads(1)
+
+
+class Residual(nn.Module):
+    """Convolutions with a branch, dropout and a running mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.left = nn.Conv2d(8, 8, 3, padding=1)
+        self.drop = nn.Dropout(0.2)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.stem(x)))
+        x = self.drop(x + torch.relu(self.left(x)))
+        return self.head(x.mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTM(6, 12, 2), nn.Linear(12, 5)
+
+    def forward(self, x):
+        return self.head(self.cell(x)[0][-1])
+
+
+BATCHES = {
+    Residual: lambda: (torch.randn(4, 3, 8, 8), torch.randint(0, 5, (4,))),
+    Recurrent: lambda: (torch.randn(7, 4, 6), torch.randint(0, 5, (4,))),
+}
+LOSS = nn.functional.cross_entropy
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "adam": (torch.optim.Adam, {"lr": 1e-3}),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", BATCHES)
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_training_is_that_of_the_graph_to_the_last_bit_and_of_eager(kind, optimizer, share):
+    """`share` is between what one operator needs and what the whole step holds."""
+    torch.manual_seed(0)
+    model, (option, options) = kind(), OPTIMIZERS[optimizer]
+    batches = [BATCHES[kind]() for _ in range(4)]
+    graph = gw.capture(model, LOSS, batches[0], optimizer=option, optimizer_options=options)
+    whole = gw.swap(graph, "1GB", search="greedy")
+    least = max(whole.given.problem.needs)
+    planned = gw.swap(graph, int(least + share * (whole.needs - least)), budget=0.2)
+    assert planned.plan.count("out") > 0 and planned.plan.arena < whole.needs
+    values = capture.bind(
+        graph, model, batches[0], loss_fn=LOSS, optimizer=option, optimizer_options=options
+    )
+    values = {name: value.clone() for name, value in values.items()}
+    step = planned.compile(
+        copy.deepcopy(model), LOSS, option, optimizer_options=options, device="cpu"
+    )
+    eager = copy.deepcopy(model)
+    running = option(eager.parameters(), **options)
+    for number, batch in enumerate(batches):
+        values |= {"inputs.0" if "inputs.0" in values else "inputs": batch[0]}
+        values |= {name: batch[1] for name in values if name.startswith("targets")}
+        torch.manual_seed(number)
+        loss = step(batch)
+        torch.manual_seed(number)
+        outputs = capture.replay(graph, values)
+        values = capture.advance(graph, values, outputs)
+        torch.manual_seed(number)
+        running.zero_grad()
+        wanted = LOSS(eager(batch[0]), batch[1])
+        wanted.backward()
+        running.step()
+        assert torch.equal(loss, outputs["loss"])
+        torch.testing.assert_close(loss, wanted.detach(), rtol=1e-5, atol=1e-6)
+        now = step.values()
+        for name, value in now.items():
+            assert torch.equal(value, values[name]), name
+    if optimizer == "sgd":  # Adam divides noise by noise where a bias has no gradient
+        trained = step.gather()
+        for (name, found), (_, right) in zip(
+            trained.named_parameters(), eager.named_parameters(), strict=True
+        ):
+            torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5, msg=name)
+    assert step.num_steps == 4
+
+
+def test_inference_in_less_memory():
+    model, inputs = Residual().eval(), torch.randn(4, 3, 8, 8)
+    graph = gw.capture(model, inputs=inputs)
+    least = max(gw.swap(graph, "1GB", search="greedy").given.problem.needs)
+    run = gw.swap(graph, least, search="greedy").compile(model, device="cpu")
+    for _ in range(2):
+        torch.testing.assert_close(run(inputs), model(inputs).detach(), rtol=1e-5, atol=1e-6)
+
+
+def small():
+    model, batch = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), None
+    batch = (torch.randn(6, 8), torch.randint(0, 4, (6,)))
+    graph = gw.capture(model, LOSS, batch, optimizer=torch.optim.SGD)
+    return model, batch, graph
+
+
+def test_learning_rates_are_those_of_now():
+    model, batch, graph = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    step = gw.swap(graph, "1MB", search="greedy").compile(model, LOSS, optimizer, device="cpu")
+    before = step.values()["0.weight"]
+    step(batch)
+    assert torch.equal(step.values()["0.weight"], before)
+    optimizer.param_groups[0]["lr"] = 0.5
+    step(batch)
+    assert not torch.equal(step.values()["0.weight"], before)
+
+
+def test_too_little_memory_names_the_operator_and_its_need():
+    _, _, graph = small()
+    needs = max(gw.swap(graph, "1MB", search="greedy").given.problem.needs)
+    with pytest.raises(MemoryTooSmall, match=rf"operator \S+ needs {needs:,} bytes at once"):
+        gw.swap(graph, needs - 1)
+
+
+def test_a_host_with_too_little_memory_is_refused(monkeypatch):
+    model, _, graph = small()
+    monkeypatch.setattr(arena, "free_host_memory", lambda: 1000)
+    planned = gw.swap(graph, "1MB", search="greedy")
+    with pytest.raises(MemoryTooSmall, match="the host has to hold"):
+        planned.compile(model, LOSS, torch.optim.SGD, device="cpu")
+
+
+def test_an_interrupted_search_returns_its_best_plan(monkeypatch):
+    from graphwright.memory import search
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(search.SEARCHES, "genetic", interrupt)
+    _, _, graph = small()
+    found = gw.swap(graph, "20kB", budget=0.0)
+    assert found.interrupted and found.plan.makespan > 0
+
+
+def test_saved_plans_run_for_their_graph_alone(tmp_path):
+    model, batch, graph = small()
+    gw.swap(graph, "20kB", search="greedy").save(tmp_path / "plan.json")
+    step = gw.swap(graph, plan=tmp_path / "plan.json").compile(
+        model, LOSS, torch.optim.SGD, device="cpu"
+    )
+    assert torch.isfinite(step(batch))
+    other = gw.capture(model, LOSS, (batch[0][:3], batch[1][:3]), optimizer=torch.optim.SGD)
+    with pytest.raises(PlanMismatch, match="another graph"):
+        gw.swap(other, plan=tmp_path / "plan.json")
+
+
+def test_other_batches_are_refused():
+    model, batch, graph = small()
+    step = gw.swap(graph, "1MB", search="greedy").compile(
+        model, LOSS, torch.optim.SGD, device="cpu"
+    )
+    with pytest.raises(BatchMismatch, match="the plan is for"):
+        step((batch[0][:3], batch[1][:3]))
+
+
+def test_what_left_the_arena_is_overwritten():
+    """A swap-out that never happened leaves NaN, not the right value by luck."""
+    model, batch, graph = small()
+    planned = gw.swap(
+        graph, max(gw.swap(graph, "1MB", search="greedy").given.problem.needs), search="greedy"
+    )
+    step = planned.compile(model, LOSS, torch.optim.SGD, device="cpu")
+    step._executor._swap_out = lambda action: None
+    step._executor.host.memory[:-64].fill_(arena.POISON)
+    assert not torch.isfinite(step(batch))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", BATCHES)
+def test_training_on_a_gpu(kind):
+    torch.manual_seed(0)
+    model, batch = kind(), BATCHES[kind]()
+    model.eval()
+    graph = gw.capture(model, LOSS, batch, optimizer=torch.optim.SGD)
+    least = max(gw.swap(graph, "1GB", search="greedy").given.problem.needs)
+    planned = gw.swap(graph, least, search="greedy")
+    on_cpu = planned.compile(copy.deepcopy(model), LOSS, torch.optim.SGD, device="cpu")
+    on_gpu = planned.compile(copy.deepcopy(model), LOSS, torch.optim.SGD, device="cuda")
+    for _ in range(3):
+        torch.testing.assert_close(on_gpu(batch).cpu(), on_cpu(batch), rtol=1e-3, atol=1e-4)
