@@ -49,6 +49,9 @@ FLAGS = {
         "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--compiled", "--price",
         "--output", "-o", "--json",
     },
+    "swap": {
+        "--memory", "--cluster", "--search", "--budget", "--seed", "--batch-size", "--small", "--output", "-o", "--plot", "--json",
+    },
     "zoo": {"--count", "--json"},
 }  # fmt: skip
 

@@ -119,6 +119,29 @@ class SwapPlan:
         made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
         return SwapStep(self.given, self.plan, model, loss_fn, made, where, seed)
 
+    def to_dict(self) -> dict[str, object]:
+        """The figures of the plan as JSON-ready data."""
+        nbytes = {s.name: s.nbytes for s in self.given.problem.storages}
+        moved = {"out": 0, "in": 0}
+        for action in self.plan.actions:
+            if action.stream != "compute":
+                moved[action.stream] += nbytes[action.name]
+        return {
+            "cluster": self.cluster.name,
+            "capacity": self.plan.capacity,
+            "arena": self.plan.arena,
+            "needs": self.needs,
+            "time": self.time,
+            "unlimited_time": self.unlimited,
+            "bytes_out": moved["out"],
+            "bytes_in": moved["in"],
+            "residents": len(self.plan.residents),
+            "algorithm": self.plan.algorithm,
+            "seed": self.plan.seed,
+            "searches": {n: t if t < float("inf") else None for n, t in self.times.items()},
+            "interrupted": self.interrupted,
+        }
+
     def __repr__(self) -> str:
         share = self.unlimited / self.time if self.time else 1.0
         return f"SwapPlan({self.plan!r}, {share:.1%} of the speed with unlimited memory)"
