@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from graphwright.describe import is_random
-from graphwright.ir import CONSTANT_OP, Graph, Role
+from graphwright.ir import CONSTANT_OP, Graph, Phase, Role
 from graphwright.machine import PICOSECONDS, Cluster
 from graphwright.plans import MemoryProblem, Operator, Storage
 from graphwright.tasks import Costs, GraphFacts
@@ -90,6 +90,7 @@ class _Builder:
                     duration=self._duration(i),
                     over=self._over(i, made, storage_of, number),
                     repeats=not is_random(graph, node) and not writes,
+                    updates=node.phase is Phase.UPDATE,
                 )
             )
         for name, (old, new) in copied.items():
@@ -101,6 +102,7 @@ class _Builder:
                     writes=(number[old],),
                     duration=self._copy_time(old),
                     repeats=False,
+                    updates=True,
                 )
             )
         problem = MemoryProblem(

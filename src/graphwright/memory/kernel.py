@@ -17,6 +17,9 @@ it. So a pass knows exactly how long an operator would wait for each window (`_c
     belady    the furthest next use among those last used `threshold` operators ago or earlier
     lru       what was used the longest time ago
 
+An operator may stand in the schedule more than once: what it makes is made again there, and was
+free since its last reader before.
+
 Residents that begin the step at home and were never used are dropped from the beginning on: they
 are no residents then. Where a window cannot be found between the inputs of an operator, all of
 memory is emptied and its inputs come back side by side.
@@ -41,7 +44,7 @@ LENGTH, HEAD, UNUSED, FREE, FIRST, TAIL, POSITION, LATEST, NUM_ENTRIES, GLOBALS 
     0, 1, 2, 3, 6, 7, 8, 9, 12, 13,
 )  # fmt: skip
 COST, BELADY, LRU = 0, 1, 2
-POLICY, THRESHOLD, PRESSURE, LOOKAHEAD, OPTIONS = 0, 1, 2, 3, 4
+POLICY, THRESHOLD, PRESSURE, LOOKAHEAD, LATE = 0, 1, 2, 3, 4
 NO_CLASS = -1
 FAR = 1 << 60
 MOST_GAPS = 3000
@@ -205,11 +208,11 @@ def _choose(entries: Ints, state: Ints, log: Ints, g: Ints, options: Floats, use
                 cost = float(wait)
                 if is_gap:
                     cost += total / n * 1e-3 * min(4.0, (room - size) / size)
-                    cost += 1e-6 * total / n * (ready - available) / total
+                    cost += total / n * options[LATE] * (ready - available) / total
                 else:
                     distance = 1.0 if soonest == FAR else (soonest - ideal[pos]) / total
                     cost += options[PRESSURE] * moved / (distance + 1e-3)
-                    cost += total / n * 1e-2
+                    cost += total / n * (options[LATE] + 1e-2)
             else:
                 recent = pos - latest_use < options[THRESHOLD] and not (is_gap and arrival == 0)
                 cost = 1e18 if recent else 0.0
@@ -326,6 +329,7 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
         state[s, USE] = use_ptr[s]
         state[s, ON_HOST] = 1 if begins_on_host[s] else 0
     uses = np.empty(use_ptr[num], np.int64)
+    is_made = np.zeros(use_ptr[num] + 1, np.bool_)
     fill = use_ptr[:-1].copy()
     for i in range(n):
         op = order[i]
@@ -334,6 +338,7 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
             fill[reads[k]] += 1
         for k in range(make_ptr[op], make_ptr[op + 1]):
             uses[fill[makes[k]]] = i
+            is_made[fill[makes[k]]] = True
             fill[makes[k]] += 1
     # Entries: slots of a pool, or residents with gaps between them.
     slots = len(slot_size)
@@ -435,8 +440,10 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
                     if (
                         k == make_ptr[op]
                         and v >= 0
-                        and state[v, USE] == use_ptr[v + 1] - 1
-                        and ends[v] == 0
+                        and (
+                            (state[v, USE] == use_ptr[v + 1] - 1 and ends[v] == 0)
+                            or (state[v, USE] < use_ptr[v + 1] - 1 and is_made[state[v, USE] + 1])
+                        )
                         and not begins_on_host[v]
                         and nbytes[v] == nbytes[s]
                         and (slots == 0 or class_of[v] == class_of[s])
@@ -505,8 +512,11 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
             bounds = read_ptr if part == 0 else make_ptr
             for k in range(bounds[op], bounds[op + 1]):
                 s = reads[k] if part == 0 else makes[k]
-                done = state[s, USE] == use_ptr[s + 1] and state[s, ENTRY] >= 0
-                if done and ends[s] == 0 and home[s] < 0:
+                if state[s, ENTRY] < 0:
+                    continue
+                is_last = state[s, USE] == use_ptr[s + 1]
+                is_done = is_last and ends[s] == 0 and home[s] < 0
+                if is_done or (not is_last and is_made[state[s, USE]]):
                     _free(entries, state, log, g, s)
     for s in range(num):
         e = state[s, ENTRY]

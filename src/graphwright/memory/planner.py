@@ -8,7 +8,6 @@ nothing is always possible; of all that is possible the fastest is taken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +16,7 @@ import numpy as np
 from graphwright.frozen import FrozenDict
 from graphwright.memory import kernel
 from graphwright.memory.arrays import Arrays, Ints, pack
+from graphwright.memory.recompute import extend_order
 from graphwright.plans import (
     Action,
     MemoryPlan,
@@ -36,23 +36,32 @@ PASSES = 6
 class Choice:
     """How the planner chooses what makes room (see `kernel`).
 
-    `threshold` counts operators (belady, lru), `pressure` weighs copying against waiting (cost).
+    `threshold` counts operators (belady, lru), `pressure` weighs copying against waiting (cost),
+    `late` prefers gaps that were left lately, so that earlier ones serve what comes from the host.
     With a `lookahead` nothing is copied earlier than so many operators before it is needed.
+    What takes less than the share `recompute` of the time of its copies is made again rather than
+    kept, if nobody reads it for longer than the share `gap` of the step.
     """
 
     policy: Policy = "cost"
     threshold: int = 0
     pressure: float = 0.01
     lookahead: int = 0
+    late: float = 0.1
+    recompute: float = 0.0
+    gap: float = 0.1
 
     def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         policy = ("cost", "belady", "lru").index(self.policy)
-        return np.array([policy, self.threshold, self.pressure, self.lookahead], np.float64)
+        numbers = (policy, self.threshold, self.pressure, self.lookahead, self.late)
+        return np.array(numbers, np.float64)
 
     def __str__(self) -> str:
+        words = f"threshold {self.threshold}"
         if self.policy == "cost":
-            return f"cost, pressure {self.pressure:g}"
-        return f"{self.policy}, threshold {self.threshold}"
+            words = f"pressure {self.pressure:.3g}"
+        again = f", recompute {self.recompute:g}" if self.recompute else ""
+        return f"{self.policy}, {words}{again}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +106,7 @@ class Planner:
     def __init__(self, problem: MemoryProblem) -> None:
         self.problem, self.arrays = problem, pack(problem)
         self._log = np.empty((0, kernel.LOG_FIELDS), np.int64)
-        self._places = np.empty((len(self.arrays.makes), 3), np.int64)
+        self._places = np.empty((0, 3), np.int64)
 
     def check_capacity(self, capacity: int) -> None:
         """Refuse a capacity in which some operator cannot run."""
@@ -124,6 +133,8 @@ class Planner:
         """The fastest of a few passes that end as they begin; None where something has no room."""
         if pool is not None and pool.nbytes > capacity:
             return None
+        if choice.recompute:
+            order = extend_order(self.problem, order, choice.recompute, choice.gap)
         slots = _slots(self.arrays, pool)
         home = np.full(len(self.arrays.nbytes), -1, np.int64)
         best: Passed | None = None
@@ -166,10 +177,13 @@ class Planner:
             places.setdefault(action, {})[storages[s].name] = offset
             top = max(top, offset + storages[s].nbytes)
         actions: list[Action] = []
+        ran: set[int] = set()
         for at, (kind, subject, offset, run, out, come, _, _) in enumerate(passed.log.tolist()):
             after = (run, out, come)
             if kind == kernel.RUN:
-                actions.append(Run(ops[subject].name, FrozenDict(places.get(at, {})), after))
+                where = FrozenDict(places.get(at, {}))
+                actions.append(Run(ops[subject].name, where, after, subject in ran))
+                ran.add(subject)
             elif kind == kernel.OUT:
                 actions.append(SwapOut(storages[subject].name, after))
             else:
@@ -206,6 +220,9 @@ class Planner:
         a = self.arrays
         size = max(len(self._log), 4 * len(order) + 4 * len(a.nbytes) + 256)
         begin = home.copy()
+        made = int((a.make_ptr[order + 1] - a.make_ptr[order]).sum())
+        if len(self._places) < made:
+            self._places = np.empty((made, 3), np.int64)
         while True:
             if len(self._log) < size:
                 self._log = np.empty((size, kernel.LOG_FIELDS), np.int64)
@@ -225,11 +242,6 @@ class Planner:
         return Passed(log, self._places[:num_places].copy(), home.copy(), makespan)
 
 
-def program_order(problem: MemoryProblem) -> Ints:
-    """The operators as the program has them."""
-    return np.arange(len(problem.operators), dtype=np.int64)
-
-
 def _slots(a: Arrays, pool: Pool | None) -> tuple[Ints, Ints, Ints]:
     """Sizes and classes of all slots, and the class of each storage; none without a pool."""
     if pool is None:
@@ -241,9 +253,3 @@ def _slots(a: Arrays, pool: Pool | None) -> tuple[Ints, Ints, Ints]:
     of_size = dict(zip(pool.sizes, pool.classes, strict=True))
     wanted = np.array([of_size[int(b)] for b in a.nbytes], np.int64)
     return np.array(nbytes, np.int64)[classes], classes.astype(np.int64), wanted
-
-
-def names_to_order(problem: MemoryProblem, names: Sequence[str]) -> Ints:
-    """An order by names as numbers."""
-    number = {op.name: n for n, op in enumerate(problem.operators)}
-    return np.array([number[name] for name in names], np.int64)

@@ -4,9 +4,10 @@
 | ------- | --------------- | ------------------ | -------------------------------------------- |
 | lru     | program         | any offset         | least recently used, asked for just in time  |
 | belady  | program         | any offset         | furthest next use, several thresholds        |
-| greedy  | program         | any offset         | least waiting and copying, several weights   |
+| greedy  | three kinds     | any offset         | least waiting and copying, several weights;  |
+|         |                 |                    | cheap tensors are made again                 |
 | random  | random          | any offset         | as greedy                                    |
-| genetic | evolves         | any offset         | as greedy, the weight evolves too            |
+| genetic | evolves         | any offset         | as greedy, the weights evolve too            |
 | pools   | evolves         | size classes       | SwapAdvisor's genetic search as published    |
 
 All are reported side by side. The time budget is shared by the random and genetic searches; an
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -29,14 +30,25 @@ import numpy as np
 from graphwright.errors import InvalidOption
 from graphwright.memory import genetic
 from graphwright.memory.arrays import Ints
-from graphwright.memory.planner import Choice, Passed, Planner, Pool, program_order
+from graphwright.memory.orders import early_order, local_order, program_order
+from graphwright.memory.planner import Choice, Passed, Planner, Pool
 from graphwright.plans import MemoryPlan, MemoryProblem
 
-PRESSURES = (1e-4, 1e-3, 1e-2, 1e-1)
+PRESSURES = (1e-3, 3e-2, 3e-1)
+RECOMPUTE = 0.1
+CHOICES = tuple(
+    Choice(pressure=pressure, recompute=recompute, gap=gap)
+    for pressure in PRESSURES
+    for recompute, gap in ((0.0, 0.1), (RECOMPUTE, 0.1), (RECOMPUTE, 0.2), (0.3, 0.1))
+)
+ROOMS = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the capacity that local orders take to be there."""
+
 THRESHOLDS = (0, 4, 16, 64)
 LOOKAHEAD = 8
-GRID = 2 ** (1 / 16)
-MOST_FOR_GRID = 400
+GRID = 2 ** (1 / 8)
+MOST_FOR_GRID, MOST_FOR_LOCAL = 200, 20_000
+START = "start"
 POPULATION = 24
 MUTATION = 0.1
 
@@ -130,7 +142,9 @@ def find_plan(
     random = np.random.default_rng(seed)
     search = _Search(planner, capacity, random, began, began)
     interrupted = False
-    search.try_one("greedy", program_order(problem), Choice())
+    least = next(_capacities(problem, max(problem.needs, default=1)))
+    start = capacity if len(problem.operators) > MOST_FOR_GRID else least
+    search.try_one(START, program_order(problem), Choice(), capacity=start)
     timed = [name for name in searches if name in TIMED]
     try:
         for name in searches:
@@ -145,7 +159,7 @@ def find_plan(
     plan = planner.unpack(best.passed, capacity, best.pool, words, seed)
     return Found(
         plan=plan,
-        times=search.times,
+        times={name: t for name, t in search.times.items() if name != START} or search.times,
         progress=tuple(search.progress),
         interrupted=interrupted,
     )
@@ -163,10 +177,24 @@ def _belady(search: _Search) -> None:
 
 
 def _greedy(search: _Search) -> None:
-    order = program_order(search.problem)
     for capacity in _capacities(search.problem, search.capacity):
-        for pressure in PRESSURES:
-            search.try_one("greedy", order, Choice(pressure=pressure), capacity=capacity)
+        first = [
+            search.try_one("greedy", order, choice, capacity=capacity)
+            for order in _orders(search.problem, capacity)
+            for choice in (Choice(), Choice(recompute=RECOMPUTE))
+        ]
+        order = min(first, key=lambda individual: individual.time).order
+        for choice in CHOICES:
+            search.try_one("greedy", order, choice, capacity=capacity)
+
+
+def _orders(problem: MemoryProblem, capacity: int) -> Iterator[Ints]:
+    """Schedules to begin with."""
+    yield program_order(problem)
+    yield early_order(problem)
+    if len(problem.operators) <= MOST_FOR_LOCAL:
+        for share in ROOMS:
+            yield local_order(problem, int(share * capacity))
 
 
 def _capacities(problem: MemoryProblem, capacity: int) -> Iterator[int]:
@@ -221,8 +249,7 @@ def _evolve(search: _Search, name: str, first: Iterator[Individual], with_pools:
                     pool = genetic.mutate_pool(pool, MUTATION, search.capacity, random)
                     child = search.try_one(name, moved, one.choice, pool)
                 else:
-                    pressure = one.choice.pressure * float(np.exp(random.normal(0, 0.7)))
-                    child = search.try_one(name, moved, Choice(pressure=pressure))
+                    child = search.try_one(name, moved, _vary(one.choice, other.choice, random))
                 children.append(child)
                 if search.is_over():
                     break
@@ -253,15 +280,34 @@ def _chance(random: np.random.Generator) -> float:
     return float(random.choice((0.0, 0.001, 0.01, MUTATION)))
 
 
+def _vary(one: Choice, other: Choice, random: np.random.Generator) -> Choice:
+    """A choice between two others, with some change."""
+    return replace(
+        one,
+        pressure=one.pressure * float(np.exp(random.normal(0, 0.5))),
+        recompute=(one if random.random() < 0.5 else other).recompute,
+        gap=min(0.9, one.gap * float(np.exp(random.normal(0, 0.3)))),
+    )
+
+
 def _genetic(search: _Search) -> None:
-    order, arrays = program_order(search.problem), search.planner.arrays
+    arrays = search.planner.arrays
+    orders = list(_orders(search.problem, search.capacity))
+    best = search.best
+    assert best is not None
 
     def first() -> Iterator[Individual]:
-        for pressure in PRESSURES:
-            yield search.try_one("genetic", order, Choice(pressure=pressure))
+        yield search.try_one("genetic", best.order, replace(best.choice, policy="cost"))
+        for order in orders:
+            yield search.try_one("genetic", order, Choice(recompute=RECOMPUTE))
         while True:
+            order = (
+                best.order
+                if search.random.random() < 0.5
+                else orders[int(search.random.integers(len(orders)))]
+            )
             other = genetic.mutate_order(arrays, order, _chance(search.random), search.random)
-            yield search.try_one("genetic", other, Choice())
+            yield search.try_one("genetic", other, _vary(best.choice, best.choice, search.random))
 
     _evolve(search, "genetic", _limited(first(), POPULATION), with_pools=False)
 

@@ -40,7 +40,8 @@ class Operator:
 
     `writes` are those of `reads` that it changes in place. What it makes first may take the place
     of `over`, one of its reads, where nobody needs that any more. If it `repeats`, it gives the
-    same values again from the same reads.
+    same values again from the same reads. It `updates` if it is part of an optimizer's step: it may
+    then run as soon as its gradient is there.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Operator:
     writes: tuple[int, ...] = ()
     over: int | None = None
     repeats: bool = True
+    updates: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

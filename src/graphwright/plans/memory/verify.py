@@ -210,7 +210,7 @@ class _Verifier:
             state.version += 1
             state.here = state.version
         for n, s in enumerate(op.makes):
-            is_new = self.states[s].span is None
+            is_new = action.again or self.states[s].span is None
             self._check(is_new, at, f"{self.problem.storages[s].name} is there already")
             offset = action.places[self.problem.storages[s].name]
             self._place(at, s, offset, over=op.over if n == 0 else None)

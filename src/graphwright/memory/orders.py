@@ -1,0 +1,108 @@
+"""Orders to begin with, from which a search goes on.
+
+program    as captured
+early      updates run as soon as their gradients are there
+local      what is ready and needs the least that was not used lately: all steps of one
+           recurrent layer before those of the next, whose weights would have to come first
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphwright.memory.arrays import Ints
+from graphwright.plans import MemoryProblem
+
+
+def program_order(problem: MemoryProblem) -> Ints:
+    """The operators as the program has them."""
+    return np.arange(len(problem.operators), dtype=np.int64)
+
+
+def early_order(problem: MemoryProblem) -> Ints:
+    """The order of the program, but updates run as soon as their gradients are there.
+
+    So a gradient need not be kept, and parameters and state need not come back at the end, when
+    nothing is left to compute beside that. What an update makes of state alone waits for the first
+    of its readers.
+    """
+    ops, before = problem.operators, problem.predecessors
+    rank = [float(i) for i in range(len(ops))]
+    for i, op in enumerate(ops):
+        if op.updates:
+            rank[i] = max((rank[p] for p in before[i]), default=-1.0)
+    readers: dict[int, list[int]] = {}
+    for i, each in enumerate(before):
+        for p in each:
+            readers.setdefault(p, []).append(i)
+    for i in reversed(range(len(ops))):
+        if ops[i].updates and i in readers:
+            latest = max(rank[i], min(rank[r] for r in readers[i]))
+            rank[i] = latest
+    waiting = [len(each) for each in before]
+    ready = [(rank[i], i) for i, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for r in readers.get(i, ()):
+            waiting[r] -= 1
+            if waiting[r] == 0:
+                heapq.heappush(ready, (rank[r], r))
+    return np.array(order, np.int64)
+
+
+def local_order(problem: MemoryProblem, room: int) -> Ints:
+    """An order that reads what was read lately: `room` is how many bytes are taken to be there.
+
+    Of the ready operators the one with the fewest missing bytes goes next, the first of these in
+    the early order. Updates go at once, as gradients are gone with them.
+    """
+    ops, before = problem.operators, problem.predecessors
+    nbytes = [s.nbytes for s in problem.storages]
+    rank = np.empty(len(ops), np.int64)
+    rank[early_order(problem)] = np.arange(len(ops))
+    waiting = [len(each) for each in before]
+    readers: dict[int, list[int]] = {}
+    for i, each in enumerate(before):
+        for p in each:
+            readers.setdefault(p, []).append(i)
+    recent: OrderedDict[int, None] = OrderedDict()
+    held = 0
+    ready = {i for i, count in enumerate(waiting) if count == 0}
+    order: list[int] = []
+    while ready:
+
+        def missing(i: int) -> tuple[int, int]:
+            if ops[i].updates and before[i]:
+                return 0, int(rank[i])
+            return sum(nbytes[s] for s in ops[i].reads if s not in recent), int(rank[i])
+
+        chosen = min(ready, key=missing)
+        ready.remove(chosen)
+        order.append(chosen)
+        for s in (*ops[chosen].reads, *ops[chosen].makes):
+            if s in recent:
+                recent.move_to_end(s)
+            else:
+                recent[s] = None
+                held += nbytes[s]
+        while held > room and len(recent) > 1:
+            oldest, _ = recent.popitem(last=False)
+            held -= nbytes[oldest]
+        for r in readers.get(chosen, ()):
+            waiting[r] -= 1
+            if waiting[r] == 0:
+                ready.add(r)
+    return np.array(order, np.int64)
+
+
+def names_to_order(problem: MemoryProblem, names: Sequence[str]) -> Ints:
+    """An order by names as numbers."""
+    number = {op.name: n for n, op in enumerate(problem.operators)}
+    return np.array([number[name] for name in names], np.int64)
