@@ -159,9 +159,10 @@ class GraphFacts:
         for the one before it; and who writes a new value waits for the readers of the old, and of
         views of it.
         """
-        turns: dict[int, list[int]] = {
-            after: [before] for after, before in (self._unprompted() | self._returning()).items()
-        }
+        waits = self._returning()
+        for after, before in self._unprompted().items():
+            waits[after] = max(before, waits.get(after, before))
+        turns: dict[int, list[int]] = {after: [before] for after, before in waits.items()}
         for name in self.graph.updates:
             writer = self.writer(name)
             if writer is not None:

@@ -1,5 +1,7 @@
 """Nodes that would be ready long before their turn wait for it."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -65,3 +67,24 @@ def test_what_the_backward_pass_makes_of_activations_waits_in_every_micro_batch(
     assert len(casts) == 2
     between = [i for i in range(*casts) if not facts.late[i]]  # the second forward pass
     assert max(facts.turns[casts[0]]) < between[0] and max(facts.turns[casts[1]]) > between[-1]
+
+
+def test_casts_of_weights_wait_for_their_layer_in_every_micro_batch():
+    """FSDP gathers what they make: all layers at once, if they were made as a pass begins."""
+    layers = [torch.nn.Linear(8, 8, bias=False) for _ in range(4)]
+    x = torch.empty(8, 8, device="meta")
+    graph = capture(
+        torch.nn.Sequential(*layers).to("meta"), torch.nn.functional.mse_loss, (x, x),
+        optimizer=torch.optim.SGD, mixed_precision=torch.bfloat16, accumulate=2,
+    )  # fmt: skip
+    facts = GraphFacts(graph)
+    casts = [
+        i for i, node in enumerate(graph.nodes)
+        if not facts.late[i] and node.op == "aten._to_copy" and str(node.inputs[0]).endswith("weight")
+    ]  # fmt: skip
+    assert len(casts) == 8
+    second = next(i for i in casts if any(facts.late[:i]))
+    start = max(i for i in range(second) if facts.late[i])
+    for pair in pairwise(casts[4:]):
+        first, then = (max(facts.turns[i]) for i in pair)
+        assert start < first < then
