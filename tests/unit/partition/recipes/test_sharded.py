@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import graphwright as gw
 from graphwright import zoo
@@ -9,6 +11,7 @@ from graphwright.ir import Role
 from graphwright.machine import cluster
 from graphwright.partition import coarsen, other_plan
 from graphwright.simulate import CostModel, Simulator
+from graphwright.zoo.llama import Llama
 
 COSTS = CostModel(measured=False)
 NODES = cluster("dgx-h100:2")
@@ -70,3 +73,32 @@ def test_zero_is_the_former_name_of_zero2(coarse):
     assert other_plan("zero", coarse, NODES, COSTS).algorithm == "zero2"
     found = gw.plan(coarse.facts.graph, "local:2", points=1, baselines=("zero",))
     assert list(found.others) == ["zero2"]
+
+
+def test_checkpoints_take_time_and_save_memory():
+    """What is computed again is computed: a checkpointed Llama is never predicted to be faster."""
+
+    class Again(torch.nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, *given):
+            return checkpoint(self.layer, *given, use_reentrant=False)
+
+    tokens, found = torch.empty(8, 512, dtype=torch.int64, device="meta"), []
+    for every in (0, 2, 1):
+        with torch.device("meta"):
+            model = Llama(
+                layers=2, size=512, heads=8, shared=2, inner=1024, vocabulary=1024, length=512
+            )
+        for number in range(every - 1, 2, every) if every else ():
+            model.layers[number] = Again(model.layers[number])
+        graph = gw.capture(
+            model, lambda y, t: F.cross_entropy(y.flatten(0, 1).float(), t.flatten()),
+            (tokens, tokens), optimizer=torch.optim.AdamW, mixed_precision=torch.bfloat16,
+        )  # fmt: skip
+        costs, on = CostModel(measured=False), cluster("dgx-h100")
+        step = gw.simulate(graph, other_plan("fsdp", coarsen(graph), on, costs), costs=costs)
+        found.append((step.makespan, -int(step.memory.peak.max())))
+    assert found == sorted(found) and len(set(found)) == 3
