@@ -8,7 +8,7 @@ def main() -> None:
     graph = PROGRAMS["ridge regression"].capture()  # a million samples; nothing is allocated
     plan = plan_tilings(graph, workers=4)
     print(plan.explain(), end="\n\n")
-    print("MB received by 4 workers: the least there is, Spartan's greedy search, rows alone")
+    print("MB received by 4 workers: by the exact search, Spartan's greedy one, and rows alone")
     for name, program in PROGRAMS.items():
         graph = program.capture()
         plans = [plan_tilings(graph, 4, algorithm=a) for a in ("exact", "greedy", "rows")]

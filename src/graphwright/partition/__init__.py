@@ -9,6 +9,7 @@ algorithms   all of these by name, as values whose fields are their options
 plan         a search, compared with recipes and other systems, everything simulated
 profile      the same for every number of devices
 explain      why a plan is what it is
+tiling/      array programs over workers, with the least communication (Spartan)
 """
 
 from graphwright.partition.algorithms import (
