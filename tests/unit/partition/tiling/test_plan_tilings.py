@@ -1,5 +1,7 @@
 """Tilings of small programs, by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from graphwright.errors import InvalidOption, InvalidStrategy, PlanMismatch
@@ -147,6 +149,15 @@ def test_algorithms_have_names():
     with pytest.raises(InvalidOption, match="memory has to be 0 or more"):
         plan_tilings(graph, 2, memory=-1)
     assert all(algorithm.summary() for algorithm in TILING_ALGORITHMS.values())
+
+
+def test_the_page_lists_the_algorithms():
+    page = Path(__file__).parents[4] / "docs" / "tiling.md"
+    rows = [line.split(" | ") for line in page.read_text().splitlines() if line.startswith("| `")]
+    assert [row[0].strip("| `") for row in rows] == list(TILING_ALGORITHMS)
+    for row, algorithm in zip(rows, TILING_ALGORITHMS.values(), strict=True):
+        assert row[1] == algorithm.whose
+        assert row[2].removesuffix(" |") == f"{algorithm.summary()}."
 
 
 def test_a_wide_graph_is_said_not_to_be_exact():
