@@ -35,6 +35,7 @@ Floats = NDArray[np.float64]
 COSTS = CostModel(measured=False)
 _ENTRIES = 1 << 20
 """So many overlaps are worked out at a time."""
+_FEW_AXES = 3
 _EVEN = 64
 """The size, for each worker, of a dim that stands for all that have an element for every worker."""
 
@@ -91,7 +92,7 @@ def _with_terms(cluster: Cluster, type: TensorType, source: Sharding, target: Sh
     if source.pieces or target.pieces:
         if source.pieces or target.is_partial:
             return float(_resharded(cluster, type, source, target))
-        homes = _even_shardings(source.mesh, type.shape)
+        homes = _even_shardings(source.mesh, type.shape, _alike(source, target))
         added = [_with_terms(cluster, type, source, home) for home in homes]
         return float((_between_parts(type, homes, (target,))[:, 0] + added).min())
     even = _EVEN * cluster.num_devices
@@ -99,11 +100,26 @@ def _with_terms(cluster: Cluster, type: TensorType, source: Sharding, target: Sh
     return _share(cluster, shape, source, target) * type.nbytes
 
 
+def _alike(source: Sharding, target: Sharding) -> tuple[int, ...]:
+    """The kind of each axis: a few have a kind each, of many those that do the same have one."""
+    if len(source.placements) <= _FEW_AXES:
+        return tuple(range(len(source.placements)))
+    kinds: dict[tuple[Placement, Placement], int] = {}
+    pairs = zip(source.placements, target.placements, strict=True)
+    return tuple(kinds.setdefault(pair, len(kinds)) for pair in pairs)
+
+
 @lru_cache(maxsize=4096)
-def _even_shardings(mesh: Mesh, shape: tuple[int, ...]) -> tuple[Sharding, ...]:
-    """Every sharding in even parts: on the way to others, terms are added up there."""
+def _even_shardings(
+    mesh: Mesh, shape: tuple[int, ...], alike: tuple[int, ...]
+) -> tuple[Sharding, ...]:
+    """Every sharding in even parts, with one choice for axes that are alike: on the way to others,
+    terms are added up there."""
     choices: list[Placement] = [Replicated(), *map(Split, range(len(shape)))]
-    every = (shared_sharding(mesh, some) for some in product(choices, repeat=len(mesh.shape)))
+    every = (
+        shared_sharding(mesh, tuple(some[kind] for kind in alike))
+        for some in product(choices, repeat=max(alike) + 1)
+    )
     return tuple(s for s in every if all(s.ways(d) <= n for d, n in enumerate(shape)))
 
 
