@@ -207,7 +207,7 @@ def main() -> int:
         results[name] = {
             "milliseconds": modes, "search_seconds": report.seconds, "measuring_seconds": report.measuring, "whole_seconds": whole, "graphs": report.seen,
             "pieces": report.pieces, "distinct": report.distinct, "kernels": [report.kernels_before, report.kernels_after],
-            "predicted_ms": [1e3 * c for c in (report.original, report.merged, report.optimized)], "rules": dict(report.applied), "kept": report.kept, "difference": report.difference,
+            "predicted_ms": [1e3 * c for c in (report.original, report.merged, report.optimized)], "rules": dict(report.applied), "kept": report.kept, "channels_last": report.channels_last, "difference": report.difference,
         }  # fmt: skip
         print(f"{name}: {report}", flush=True)
     print_table(("model", "mode", "original ms", "merged ms", "ours ms", "gain"), rows)

@@ -13,6 +13,7 @@ import graphwright as gw
 from graphwright.errors import GraphFileError, InvalidBatch, InvalidOption, UnsupportedModel
 from graphwright.pipeline import ResultsDiffer, load_optimized
 from graphwright.pipeline.inference import api
+from graphwright.pipeline.inference.module import in_channels_last
 from inference_models import (
     Averages,
     Branches,
@@ -246,3 +247,19 @@ def test_separate_branches_become_one_grouped_convolution():
     assert ops == {"aten.conv2d": 2, "aten.relu": 2}
     assert [n.attrs["groups"] for n in result.graph.nodes if n.op == "aten.conv2d"] == [1, 8]
     same(model, result, IMAGE)
+
+
+def test_channels_last_changes_nothing_but_memory(tmp_path):
+    model = settled(Inception())
+    result = gw.optimize(model, IMAGE, prices=flops)
+    body = in_channels_last(result.body)
+    assert any(
+        b.is_contiguous(memory_format=torch.channels_last) and b.dim() == 4 for b in body.buffers()
+    )
+    made = body(IMAGE)
+    assert made.is_contiguous()
+    torch.testing.assert_close(made, model(IMAGE), rtol=1e-9, atol=1e-9)
+    api.Optimized(body, result.graph, result.report).save(tmp_path / "last.pt")
+    again = load_optimized(tmp_path / "last.pt")
+    assert again.body.channels_last
+    torch.testing.assert_close(again(IMAGE), made, rtol=1e-12, atol=1e-12)

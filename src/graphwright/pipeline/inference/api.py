@@ -6,13 +6,14 @@
 
 Two things stand behind the outcome. It is *checked*: original and result run on random inputs, and
 have to agree up to rounding. And it is *raced*: the graph before the rules and the one after them
-run in turns, and if the rules have not made it faster, the graph before them is returned.
+run in turns, each with images as they are and with their channels last in memory, and the quickest
+is returned.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from graphwright.machine import cluster
 from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice, clock_of, is_view
 from graphwright.pipeline.inference.files import load, save, save_exported
 from graphwright.pipeline.inference.fold import fold
-from graphwright.pipeline.inference.module import Nested, Result, program_of
+from graphwright.pipeline.inference.module import Nested, Result, in_channels_last, program_of
 from graphwright.rewrite import ALPHA, Price, Rewritten, Tell, rewrite_graph
 
 Prices = Literal["measured", "roofline"]
@@ -54,7 +55,8 @@ class Report:
     biases merged, and with the rules of `applied` (numbers of `graphwright rules`, and how often
     each was used). `difference` is the largest between original and result, relative to the
     largest output; None where it was not checked. `kept` says whether the rules' outcome won the
-    race against the graph before them; where it did not, that is what is returned.
+    race against the graph before them; where it did not, that is what is returned. `channels_last`
+    says whether images lie in memory with their channels last.
     """
 
     original: float
@@ -70,6 +72,7 @@ class Report:
     measuring: float
     difference: float | None
     kept: bool
+    channels_last: bool
 
     def __str__(self) -> str:
         rules = ", ".join(f"{n} x {count}" for n, count in self.applied.items()) or "none"
@@ -153,18 +156,24 @@ def optimize(
     report("folding weights", 0, 0)
     graph, body = _module(exported, found.graph)
     kept = True
-    if found.applied and prices == "measured":
+    if prices == "measured":
         report("racing", 0, 0)
-        plain = rewrite_graph(exported.graph, price, rules=())
-        before, other = _module(exported, plain.graph)
-        if _race(body, other, inputs, device) > 1.0:
-            graph, body, kept = before, other, False
+        runners = [(True, graph, body)]
+        if found.applied:
+            plain = rewrite_graph(exported.graph, price, rules=())
+            runners.append((False, *_module(exported, plain.graph)))
+        if any(node.op == "aten.conv2d" for node in graph.nodes):
+            runners += [(rules, g, in_channels_last(b)) for rules, g, b in runners]
+        first = _race([runner[2] for runner in runners], inputs, device)
+        kept, graph, body = runners[first]
+        if not kept:
             found = replace(plain, seconds=found.seconds, seen=found.seen)
     difference = None
     if check:
         report("checking", 0, 0)
         difference = _checked(model, body, inputs, tolerance, seed)
-    summary = _report(exported.graph, graph, found, price, difference, kept)
+    last = body.channels_last
+    summary = _report(exported.graph, graph, found, price, difference, kept, last)
     return Optimized(body, graph, summary)
 
 
@@ -209,6 +218,7 @@ def _report(
     price: Price,
     difference: float | None,
     kept: bool,
+    channels_last: bool,
 ) -> Report:
     return Report(
         original=found.original,
@@ -224,6 +234,7 @@ def _report(
         measuring=price.seconds if isinstance(price, MeasuredPrice) else 0.0,
         difference=difference,
         kept=kept,
+        channels_last=channels_last,
     )
 
 
@@ -234,15 +245,15 @@ def _kernels(graph: Graph) -> int:
 # -- race and check --------------------------------------------------------------------------------
 
 
-def _race(one: nn.Module, other: nn.Module, inputs: Any, device: torch.device) -> float:
-    """How long one module takes, over how long the other does; they run in turns."""
+def _race(modules: Sequence[nn.Module], inputs: Any, device: torch.device) -> int:
+    """Which of some modules is the quickest; they run in turns."""
     clock = clock_of(device)
-    best = [float("inf")] * 2
+    best = [float("inf")] * len(modules)
     with torch.no_grad():
-        for _ in range(RACES):
-            for n, module in enumerate((one, other)):
+        for _ in range(RACES if len(modules) > 1 else 0):
+            for n, module in enumerate(modules):
                 best[n] = min(best[n], _seconds(module, inputs, device, clock))
-    return best[0] / best[1]
+    return best.index(min(best))
 
 
 def _seconds(

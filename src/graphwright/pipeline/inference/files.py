@@ -34,6 +34,7 @@ def save(body: Nested, graph: Graph, report: dict[str, Any], path: Path) -> None
         "graph": to_json(graph),
         "weights": weights,
         "read": list(body.read),
+        "channels_last": body.channels_last,
         "results": json.dumps(body.results),
         "in_spec": pytree.treespec_dumps(body.in_spec),
         "out_spec": pytree.treespec_dumps(body.out_spec),
@@ -79,6 +80,7 @@ def load(path: Path) -> tuple[Nested, Graph, dict[str, Any]]:
             tuple((kind, what) for kind, what in json.loads(document["results"])),
             pytree.treespec_loads(document["in_spec"]),
             pytree.treespec_loads(document["out_spec"]),
+            channels_last=bool(document["channels_last"]),
         )
         return body.eval(), graph, json.loads(document["report"])
     except Exception as error:

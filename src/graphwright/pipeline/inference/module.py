@@ -7,6 +7,7 @@ that functional again.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -101,7 +102,8 @@ Result = tuple[str, Any]
 class Nested(nn.Module):
     """Calls a flat program with nested arguments, and nests its results.
 
-    `read` are the numbers of the arguments that the program takes, in order.
+    `read` are the numbers of the arguments that the program takes, in order. With `channels_last`,
+    images and kernels lie so in memory within the program; what goes in and comes out does not.
     """
 
     def __init__(
@@ -111,9 +113,11 @@ class Nested(nn.Module):
         results: tuple[Result, ...],
         in_spec: pytree.TreeSpec,
         out_spec: pytree.TreeSpec,
+        *,
+        channels_last: bool = False,
     ) -> None:
         super().__init__()
-        self.program = program
+        self.program, self.channels_last = program, channels_last
         self.read, self.results = read, results
         self.in_spec, self.out_spec = in_spec, out_spec
         positional = pytree.tree_structure(((0,) * len(read), {}))
@@ -131,9 +135,28 @@ class Nested(nn.Module):
                     f"arguments are nested as {spec}, but the example was as {self.in_spec}; call "
                     "the model as with the example, or optimise it with one like this"
                 )
-        made = self.program(*(flat[n] for n in self.read))
+        given = [flat[n] for n in self.read]
+        if self.channels_last:
+            given = [_laid_out(t, torch.channels_last) for t in given]
+        made = self.program(*given)
+        if self.channels_last:
+            made = [_laid_out(t, torch.contiguous_format) for t in made]
         if self._is_single:
             return made[0]
         where = {"made": made, "given": flat}
         results = [where[kind][n] if kind in where else n for kind, n in self.results]
         return pytree.tree_unflatten(results, self.out_spec)
+
+
+def in_channels_last(body: Nested) -> Nested:
+    """The same program over images whose channels are last in memory."""
+    program = copy.deepcopy(body.program)
+    for module in program.modules():
+        for name, weight in module.named_buffers(recurse=False):
+            module.register_buffer(name, _laid_out(weight, torch.channels_last))
+    made = Nested(program, body.read, body.results, body.in_spec, body.out_spec, channels_last=True)
+    return made.eval()
+
+
+def _laid_out(tensor: Tensor, layout: torch.memory_format) -> Tensor:
+    return tensor.contiguous(memory_format=layout) if tensor.dim() == 4 else tensor
