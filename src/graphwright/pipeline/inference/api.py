@@ -6,8 +6,8 @@
 
 Two things stand behind the outcome. It is *checked*: original and result run on random inputs, and
 have to agree up to rounding. And it is *raced*: the graph before the rules and the one after them
-run in turns, each with images as they are and with their channels last in memory, and the quickest
-is returned.
+run in turns, and the quicker is returned. Whether images lie with their channels last in memory is
+decided by such a race before the search, whose prices are those of that layout.
 """
 
 from __future__ import annotations
@@ -149,25 +149,21 @@ def optimize(
     report("reading the model", 0, 0)
     exported = export(model, inputs)
     device = next((t.device for t in exported.weights.values()), torch.device("cpu"))
-    price = _price(prices, device)
+    report("choosing a layout", 0, 0)
+    plain, last = _plain(exported, inputs, device, prices == "measured")
+    price = _price(prices, device, last)
     found = rewrite_graph(
         exported.graph, price, alpha=alpha, budget=budget, seconds=seconds, tell=report
     )
     report("folding weights", 0, 0)
-    graph, body = _module(exported, found.graph)
+    graph, body = _module(exported, found.graph, last)
     kept = True
-    if prices == "measured":
+    if found.applied and prices == "measured":
         report("racing", 0, 0)
-        runners = [(True, graph, body)]
-        if found.applied:
-            plain = rewrite_graph(exported.graph, price, rules=())
-            runners.append((False, *_module(exported, plain.graph)))
-        if any(node.op == "aten.conv2d" for node in graph.nodes):
-            runners += [(rules, g, in_channels_last(b)) for rules, g, b in runners]
-        first = _race([runner[2] for runner in runners], inputs, device)
-        kept, graph, body = runners[first]
+        kept = _race([body, plain[1]], inputs, device) == 0
         if not kept:
-            found = replace(plain, seconds=found.seconds, seen=found.seen)
+            graph, body = plain
+            found = replace(found, cost=found.merged, applied={})
     difference = None
     if check:
         report("checking", 0, 0)
@@ -184,17 +180,30 @@ def load_optimized(path: str | os.PathLike[str]) -> Optimized:
     return Optimized(body, graph, Report(**{**summary, "applied": applied}))
 
 
-def _price(prices: Prices | Price, device: torch.device) -> Price:
+def _plain(
+    exported: Exported, inputs: Any, device: torch.device, race: bool
+) -> tuple[tuple[Graph, Nested], bool]:
+    """The model without rules, in the layout that suits it, and whether channels are last there."""
+    found = rewrite_graph(exported.graph, lambda op, attrs, types: 0.0, rules=())
+    graph, body = _module(exported, found.graph, False)
+    if race and any(node.op == "aten.conv2d" for node in graph.nodes):
+        other = in_channels_last(body)
+        if _race([body, other], inputs, device) == 1:
+            return (graph, other), True
+    return (graph, body), False
+
+
+def _price(prices: Prices | Price, device: torch.device, channels_last: bool) -> Price:
     if callable(prices):
         return prices
     if prices == "measured":
-        return MeasuredPrice(device)
+        return MeasuredPrice(device, channels_last=channels_last)
     if prices == "roofline":
         return RooflinePrice(cluster("local:1").devices[0])
     raise InvalidOption(f"prices={prices!r}: it has to be 'measured' or 'roofline'")
 
 
-def _module(exported: Exported, graph: Graph) -> tuple[Graph, Nested]:
+def _module(exported: Exported, graph: Graph, channels_last: bool) -> tuple[Graph, Nested]:
     """A rewritten graph as a module; its outputs are those of the exported graph, in order."""
     folded, weights = fold(graph, exported.weights)
     given = {name: n for n, name in enumerate(exported.inputs) if name is not None}
@@ -208,7 +217,7 @@ def _module(exported: Exported, graph: Graph) -> tuple[Graph, Nested]:
     read = tuple(given[name] for name in folded.inputs if name in given)
     program = program_of(folded, weights)
     body = Nested(program, read, tuple(results), exported.in_spec, exported.out_spec)
-    return folded, body.eval()
+    return folded, in_channels_last(body) if channels_last else body.eval()
 
 
 def _report(

@@ -21,7 +21,7 @@ from graphwright.describe import Types, is_described
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Attr, Attrs, TensorType
 from graphwright.machine import Device
-from graphwright.pipeline.inference.module import IN_PLACE
+from graphwright.pipeline.inference.module import IN_PLACE, laid_out
 from graphwright.simulate import CostModel
 
 VIEWS = frozenset(
@@ -58,8 +58,16 @@ class MeasuredPrice:
     from memory here, and all else from where the last call left it.
     """
 
-    def __init__(self, device: torch.device, *, repeats: int = 8, limit: float = 0.05) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        channels_last: bool = False,
+        repeats: int = 8,
+        limit: float = 0.05,
+    ) -> None:
         self.device, self.repeats, self.limit = device, repeats, limit
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.seconds, self._known = 0.0, dict[Key, float]()
         self._memory: dict[torch.dtype, Tensor] = {}
         self._next = 0
@@ -82,7 +90,10 @@ class MeasuredPrice:
 
     def _measure(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
         written = IN_PLACE.get(op) if types.inputs[:1] == types.outputs[:1] else None
-        inputs = [None if t is None else _sample(t, self.device) for t in types.inputs]
+        inputs = [
+            None if t is None else laid_out(_sample(t, self.device), self.layout)
+            for t in types.inputs
+        ]
         try:
             with torch.no_grad():
                 return self._quickest(written or op, inputs, attrs)
@@ -119,9 +130,12 @@ class MeasuredPrice:
             )
         if self._next + like.numel() > COLD:
             self._next = 0
-        taken = memory[self._next : self._next + like.numel()].view(like.shape)
+        taken = memory[self._next : self._next + like.numel()]
         self._next += like.numel()
-        return taken
+        if like.dim() == 4 and self.layout == torch.channels_last:
+            outputs, depth, height, width = like.shape
+            return taken.view(outputs, height, width, depth).permute(0, 3, 1, 2)
+        return taken.view(like.shape)
 
     def _wait(self) -> None:
         if self.device.type == "cuda":

@@ -137,10 +137,10 @@ class Nested(nn.Module):
                 )
         given = [flat[n] for n in self.read]
         if self.channels_last:
-            given = [_laid_out(t, torch.channels_last) for t in given]
+            given = [laid_out(t, torch.channels_last) for t in given]
         made = self.program(*given)
         if self.channels_last:
-            made = [_laid_out(t, torch.contiguous_format) for t in made]
+            made = [laid_out(t, torch.contiguous_format) for t in made]
         if self._is_single:
             return made[0]
         where = {"made": made, "given": flat}
@@ -153,10 +153,11 @@ def in_channels_last(body: Nested) -> Nested:
     program = copy.deepcopy(body.program)
     for module in program.modules():
         for name, weight in module.named_buffers(recurse=False):
-            module.register_buffer(name, _laid_out(weight, torch.channels_last))
+            module.register_buffer(name, laid_out(weight, torch.channels_last))
     made = Nested(program, body.read, body.results, body.in_spec, body.out_spec, channels_last=True)
     return made.eval()
 
 
-def _laid_out(tensor: Tensor, layout: torch.memory_format) -> Tensor:
+def laid_out(tensor: Tensor, layout: torch.memory_format) -> Tensor:
+    """A tensor of four dims in a layout, any other as it is."""
     return tensor.contiguous(memory_format=layout) if tensor.dim() == 4 else tensor
