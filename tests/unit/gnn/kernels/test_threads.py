@@ -25,13 +25,17 @@ def results():
     relation = Relation(num_src=300, num_dst=300, made_coo=(src, dst))
     x = torch.randn(300, 4, 16, generator=generator, requires_grad=True)
     w = torch.randn(20_000, 4, 1, generator=generator, requires_grad=True)
+    score = torch.randn(300, 4, 1, generator=generator, requires_grad=True)
     made = [
+        gspmm(relation, "mul", "min", (score, "u"), (x[:1].expand(20_000, 4, 16), "e")),
+        gspmm(relation, "copy", "max", (w, "e")),
+        gspmm(relation, "add", "max", (x, "u"), (x, "v")),
         gspmm(relation, "mul", "sum", (x, "u"), (w, "e")),
         gspmm(relation, "mul", "max", (x, "u"), (w, "e")),
         gsddmm(relation, "dot", (x, "u"), (x, "v")),
         edge_softmax(relation, w),
     ]
-    grads = torch.autograd.grad(sum((part * part).sum() for part in made), (x, w))
+    grads = torch.autograd.grad(sum((part * part).sum() for part in made), (x, w, score))
     return [*made, *grads]
 
 

@@ -264,17 +264,22 @@ def extreme_rows(
 
 @reassociated
 def route_rows(
-    start: Any, stop: Any, src: Any, chosen: Any, grad: Any, o_wide: Any, o_at: Any, o_step: Any,
-    run: Any, to: Any, to_wide: Any, to_end: Any, to_at: Any, to_step: Any, scaled: Any,
-    factor: Any, f_wide: Any, f_end: Any, f_at: Any, f_step: Any,
+    start: Any, stop: Any, by_rows: Any, rows: Any, src: Any, chosen: Any, grad: Any, o_wide: Any,
+    o_at: Any, o_step: Any, run: Any, to: Any, to_wide: Any, to_end: Any, to_at: Any, to_step: Any,
+    scaled: Any, factor: Any, f_wide: Any, f_end: Any, f_at: Any, f_step: Any,
 ) -> None:  # fmt: skip
-    """Add the gradient of each element to the element that was chosen, times a factor if scaled."""
+    """Add the gradient of each element to the element that was chosen, times a factor if scaled.
+
+    Of all rows, those from start to stop; or of every run of numbers, these places.
+    """
     src, chosen, grad = unowned(src), unowned(chosen), unowned(grad)
     to, factor = unowned(to), unowned(factor)
     o_at, to_at, f_at = unowned(o_at), unowned(to_at), unowned(f_at)
-    for row in range(start, stop):
+    first_row, last_row = (start, stop) if by_rows else (U(0), rows)
+    first, last = (U(0), run) if by_rows else (start, stop)
+    for row in range(first_row, last_row):
         for g in range(U(len(o_at))):
-            for k in range(run):
+            for k in range(first, last):
                 o = row * o_wide + o_at[g] + k * o_step
                 if chosen[o] < 0:
                     continue

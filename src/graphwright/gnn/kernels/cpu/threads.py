@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,21 @@ def over_rows(loop: Callable[..., None], indptr: Any, wide: int, *args: Any) -> 
         for part in range(1, count)
     ]
     loop(np.uint64(0), np.uint64(cuts[1]), indptr, *args)
+    for future in futures:
+        future.result()
+
+
+def over_spans(loop: Callable[..., None], total: int, work: int, *args: Any) -> None:
+    """Call `loop(start, stop, *args)` for spans of 0 to `total`; `work` is that of all of them."""
+    count = min(torch.get_num_threads(), total)
+    if count <= 1 or work < SMALL:
+        loop(np.uint64(0), np.uint64(total), *args)
+        return
+    cuts = [np.uint64(total * part // count) for part in range(count + 1)]
+    futures = [
+        _pool(count - 1).submit(loop, start, stop, *args) for start, stop in pairwise(cuts[1:])
+    ]
+    loop(cuts[0], cuts[1], *args)
     for future in futures:
         future.result()
 

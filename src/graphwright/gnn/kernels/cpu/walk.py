@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphwright.gnn.kernels.broadcast import Layout, Shape, layout
 from graphwright.gnn.kernels.cpu.loops import EDGE, OTHER, ROW, extreme_rows, route_rows, sum_rows
-from graphwright.gnn.kernels.cpu.threads import over_rows
+from graphwright.gnn.kernels.cpu.threads import over_rows, over_spans
 from graphwright.gnn.storage import Compressed, Relation
 
 Array = NDArray[Any]
@@ -67,7 +67,8 @@ def route(
 ) -> Array:  # fmt: skip
     """The gradient of an extreme for the operand of `shape` at `end`, times a factor of the edge.
 
-    Elements of several rows may have come from one source, so one thread does it all.
+    Elements of several rows may have come from one source. So for sources threads divide the
+    numbers of a run between them, if they go to different places, and otherwise the rows.
     """
     rows = {"u": relation.num_src, "v": relation.num_dst, "e": relation.num_edges}[end]
     out = np.zeros((rows, *shape), grad.dtype)
@@ -78,8 +79,11 @@ def route(
     made = layout(shape, scale_shape, grad.shape[1:])
     at, steps = made.at, [np.uint64(step) for step in made.steps]
     places = {"u": OTHER, "v": ROW, "e": EDGE}
-    route_rows(
-        np.uint64(0), np.uint64(len(grad)), relation.coo[0].numpy(), chosen.reshape(-1),
+    by_rows = end != "u" or not made.steps[0]
+    is_one_threads = end == "u" and by_rows  # a run goes to one place
+    over_spans(
+        route_rows, len(grad) if by_rows else made.run, 0 if is_one_threads else 4 * grad.size,
+        by_rows, np.uint64(len(grad)), relation.coo[0].numpy(), chosen.reshape(-1),
         np.ascontiguousarray(grad).reshape(-1), np.uint64(prod(grad.shape[1:])), at[2], steps[2],
         np.uint64(made.run), out.reshape(-1), np.uint64(prod(shape)), places[end], at[0], steps[0],
         factor is not None, scale.reshape(-1), np.uint64(prod(scale_shape)), places[factor_end],
