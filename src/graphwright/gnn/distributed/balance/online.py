@@ -4,9 +4,10 @@
 
 The first epoch on a cut is not counted: it sets up. Parts of one cut are much alike, so in a long
 training another one is tried first, by equal vertices: then vertices and edges can be told apart.
-From then on a new cut has to save more in the epochs that are left than the move takes, and more
-than noise. Where a cut turns out to be slower than one before, that one comes back: predictions
-choose what is tried, measurements what is kept.
+Next comes one of equal predicted totals, which asks less of the model than one that looks at layers
+one by one. From then on a new cut has to save more in the epochs that are left than the move takes,
+and more than noise. Where a cut turns out to be slower than one before, that one comes back:
+predictions choose what is tried, measurements what is kept.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class OnlinePartitioner:
     """The measured time of an epoch on each cut: the sum over layers of the slowest part's."""
     _seen: list[Any] = field(default_factory=list)
     _wait: int = FIRST_CHECK
+    _tried_even: bool = False
 
     def observe(self, seconds: Any) -> None:
         """The times of an epoch: a row for each part, a column for each layer."""
@@ -65,9 +67,9 @@ class OnlinePartitioner:
             x = tuple(tuple(map(float, self.features.sums(low, high, w))) for w in widths)
             self.samples.append(Sample(features=x, seconds=tuple(map(float, row))))
         self.model = model = CostModel.learn(widths, self.samples)
-        probe, self.probe = self.probe, None
+        probe = self._next_probe(model)
         ahead = epochs_left * self.tried[self.bounds]
-        if probe not in (None, self.bounds) and move_seconds < PROBE_SHARE * ahead:
+        if probe is not None and move_seconds < PROBE_SHARE * ahead:
             return self._move(probe)
         found = self.cut(model, len(self.bounds) - 1)
         now, then = (model.epoch_seconds(self.features, b) for b in (self.bounds, found))
@@ -81,11 +83,25 @@ class OnlinePartitioner:
         self._wait *= 2
         return None
 
-    def cut(self, model: CostModel, workers: int) -> Bounds:
-        """Ranges of the same predicted time, shifted where layers differ."""
+    def _next_probe(self, model: CostModel) -> Bounds | None:
+        """The cut that is tried whatever is predicted of it: what was given, then equal totals."""
+        if self.probe is not None:
+            probe, self.probe = self.probe, None
+        elif not self._tried_even:
+            probe, self._tried_even = self.even(model, len(self.bounds) - 1), True
+        else:
+            return None
+        return None if probe in self.tried else probe
+
+    def even(self, model: CostModel, workers: int) -> Bounds:
+        """Ranges of the same predicted time, of all layers together."""
         cost = lambda vertex: model.before(self.features, vertex)
-        even = balanced(cost, self.features.num_nodes, workers)
-        return refined(lambda bounds: model.epoch_seconds(self.features, bounds), even)
+        return balanced(cost, self.features.num_nodes, workers)
+
+    def cut(self, model: CostModel, workers: int) -> Bounds:
+        """The same, shifted where layers differ."""
+        seconds = lambda bounds: model.epoch_seconds(self.features, bounds)
+        return refined(seconds, self.even(model, workers))
 
     def _move(self, bounds: Bounds) -> Bounds:
         self.bounds, self._wait = bounds, FIRST_CHECK
