@@ -28,7 +28,7 @@ def cut_graphs(draw):
 
 @pytest.mark.parametrize("name", MODELS)
 @given(cut=cut_graphs(), seed=st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_losses_and_parameters_are_those_of_one_process(name, cut, seed):
     g, bounds = cut
     add_features(g, seed, torch.float64)
