@@ -5,3 +5,4 @@ from graphwright.memory.orders import early_order, local_order, names_to_order, 
 from graphwright.memory.planner import Choice, Passed, Planner, Pool
 from graphwright.memory.search import SEARCHES, Found, Progress, find_plan
 from graphwright.memory.timing import task_graph
+from graphwright.memory.transfer_dp import least_bytes_in

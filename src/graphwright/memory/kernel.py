@@ -48,6 +48,8 @@ POLICY, THRESHOLD, PRESSURE, LOOKAHEAD, LATE = 0, 1, 2, 3, 4
 NO_CLASS = -1
 FAR = 1 << 60
 MOST_GAPS = 3000
+SHORT = 48
+"""Windows of more entries are looked at only where no shorter one is large enough."""
 
 
 @compiled
@@ -149,8 +151,11 @@ def _absorb(entries: Ints, log: Ints, g: Ints, e: int, always: bool) -> int:
 @compiled
 def _choose(entries: Ints, state: Ints, log: Ints, g: Ints, options: Floats, uses: Ints,
             use_ptr: Ints, ideal: Ints, out_time: Ints, in_time: Ints, home: Ints,
-            size: int, wanted: int, ready: int, arrival: int) -> bool:  # fmt: skip
-    """Find a window: its first entry and its last go to g. `arrival` is the time of the swap-in."""
+            size: int, wanted: int, ready: int, arrival: int, longest: int) -> bool:  # fmt: skip
+    """Find a window of at most `longest` entries: its first and its last go to g.
+
+    `arrival` is the time of the swap-in, 0 for an output.
+    """
     pos = g[POSITION]
     n = len(ideal) - 1
     total = float(max(ideal[n], 1))
@@ -166,7 +171,12 @@ def _choose(entries: Ints, state: Ints, log: Ints, g: Ints, options: Floats, use
         latest_use = -1
         f = e
         is_gap = True
+        length = 0
         while f >= 0 and room < size:
+            length += 1
+            too_late = policy == COST and available + arrival - ready > best
+            if length > longest or too_late:
+                break
             s = entries[f, STORAGE]
             if wanted != NO_CLASS and entries[f, CLASS] != wanted:
                 break
@@ -199,7 +209,7 @@ def _choose(entries: Ints, state: Ints, log: Ints, g: Ints, options: Floats, use
                 if wanted != NO_CLASS:
                     break
                 f = entries[f, NEXT]
-        if f >= 0 and room >= size:
+        if f >= 0 and room >= size and length <= longest:
             if arrival > 0:
                 wait = max(0, max(g[FREE + IN], available) + arrival - ready)
             else:
@@ -418,9 +428,12 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
                 s = reads[k]
                 if state[s, ENTRY] < 0:
                     wanted = class_of[s] if slots else NO_CLASS
-                    fits = _choose(entries, state, log, g, options, uses, use_ptr, ideal,
-                                   out_time, in_time, home, nbytes[s], wanted, ready, in_time[s]
-                                   )  # fmt: skip
+                    fits = False
+                    for longest in (SHORT, FAR):
+                        fits = fits or _choose(
+                            entries, state, log, g, options, uses, use_ptr, ideal, out_time,
+                            in_time, home, nbytes[s], wanted, ready, in_time[s], longest,
+                        )  # fmt: skip
                     if not fits:
                         break
                     e = _carve(entries, state, log, g, home, out_time, is_written, paced,
@@ -456,9 +469,12 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
                         took = True
                     else:
                         wanted = class_of[s] if slots else NO_CLASS
-                        fits = _choose(entries, state, log, g, options, uses, use_ptr, ideal,
-                                       out_time, in_time, home, nbytes[s], wanted, ready, 0
-                                       )  # fmt: skip
+                        fits = False
+                        for longest in (SHORT, FAR):
+                            fits = fits or _choose(
+                                entries, state, log, g, options, uses, use_ptr, ideal, out_time,
+                                in_time, home, nbytes[s], wanted, ready, 0, longest,
+                            )  # fmt: skip
                         if not fits:
                             break
                         e = _carve(entries, state, log, g, home, out_time, is_written, paced,
