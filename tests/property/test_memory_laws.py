@@ -15,6 +15,8 @@ CHOICES = (
     Choice(policy="belady"),
     Choice(policy="belady", threshold=3),
     Choice(policy="lru", lookahead=2),
+    Choice(recompute=1.0, gap=0.0),
+    Choice(recompute=10.0, gap=0.1),
 )
 
 

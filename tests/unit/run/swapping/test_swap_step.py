@@ -9,6 +9,7 @@ from torch import nn
 import graphwright as gw
 from graphwright import capture
 from graphwright.errors import BatchMismatch, PlanMismatch
+from graphwright.memory import Choice, Planner, early_order
 from graphwright.plans import MemoryTooSmall
 from graphwright.run.program.swapping import arena
 
@@ -99,6 +100,37 @@ def test_training_is_that_of_the_graph_to_the_last_bit_and_of_eager(kind, optimi
         ):
             torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5, msg=name)
     assert step.num_steps == 4
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_what_is_made_again_is_the_same(kind):
+    torch.manual_seed(0)
+    model, batch = kind(), BATCHES[kind]()
+    graph = gw.capture(model, LOSS, batch, optimizer=torch.optim.SGD)
+    whole = gw.swap(graph, "1GB", search="greedy")
+    problem = whole.given.problem
+    planner, room = Planner(problem), (max(problem.needs) + whole.needs) // 2
+    gaps = (
+        0.05,
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+        0.5,
+        0.6,
+    )  # where more than a second step would be added, none
+    plans = (planner.plan(early_order(problem), room, Choice(recompute=1e3, gap=g)) for g in gaps)
+    plan = next(p for p in plans if any(a.stream == "compute" and a.again for a in p.actions))
+    planned = gw.swap(graph, plan=plan)
+    step = planned.compile(copy.deepcopy(model), LOSS, torch.optim.SGD, device="cpu")
+    plain = whole.compile(copy.deepcopy(model), LOSS, torch.optim.SGD, device="cpu")
+    for number in range(3):
+        torch.manual_seed(number)
+        loss = step(batch)
+        torch.manual_seed(number)
+        assert torch.equal(loss, plain(batch))
+    wanted = plain.values()
+    assert all(torch.equal(value, wanted[name]) for name, value in step.values().items())
 
 
 def test_inference_in_less_memory():
