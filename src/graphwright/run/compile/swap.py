@@ -72,16 +72,17 @@ class SwapPlan:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The three streams and the memory over time, as `gw.simulate` shows any other step."""
+        """The three streams and the memory over time, with the capacity as its limit."""
         facts = self.given.facts
         positions = {**facts.position, **dict.fromkeys(self.given.copied, 0)}
         for name, (old, _) in self.given.copied.items():
             positions[name] = facts.producer[self.graph.updates[old]][0]
         tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, facts.category)
         times = schedule(tasks)
+        devices = (replace(d, memory=self.plan.capacity) for d in self.cluster.devices)
         return Timeline(
             graph=self.graph,
-            cluster=self.cluster,
+            cluster=replace(self.cluster, devices=tuple(devices)),
             tasks=tasks,
             schedule=times,
             memory=memory(tasks, times),
