@@ -44,6 +44,7 @@ class SwapExecutor:
 
     def give(self, values: Mapping[str, Tensor]) -> None:
         """Put values where an iteration begins with them: on the host, or at home in the arena."""
+        self._finish()  # the iteration before may still be reading there
         for name, value in values.items():
             self.layouts[name] = layout_of(value)
             self.host.view(self.layouts[name], name).copy_(value)
@@ -54,8 +55,7 @@ class SwapExecutor:
         """The latest value of a storage, wherever it is; valid until the next iteration."""
         if name in self.places:
             return self._on_device(name)
-        if self.device.type == "cuda":
-            torch.cuda.current_stream(self.device).synchronize()
+        self._finish()
         return self.host.view(self.layouts[name], name)
 
     def result(self, name: str) -> Tensor:
@@ -78,6 +78,11 @@ class SwapExecutor:
                             self._swap_in(action)
                 self.streams.issued(at)
             self.streams.end()
+
+    def _finish(self) -> None:
+        """Wait until all that was issued has been done."""
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
 
     def _read(self, name: str) -> Tensor:
         """A tensor of the graph, from what is in the arena now."""
