@@ -7,6 +7,8 @@ from graphwright.report.tables.operator import example
 def test_everything_derived(golden):
     lines: list[str] = []
     for description in descriptions():
+        if description.op.startswith("array."):  # theirs, if arrays were imported before
+            continue
         attrs, types = example(description.op)
         found = properties(description.op, attrs, types)
         kinds = [

@@ -12,7 +12,9 @@ from graphwright.describe import descriptions, find
 from graphwright.run import check_operator
 
 CASES = load_cases()
-OPERATORS = sorted(d.op for d in descriptions())
+OPERATORS = sorted(
+    d.op for d in descriptions() if not d.op.startswith("array.")
+)  # those: test_array_tilings
 
 
 def test_every_description_has_a_case():

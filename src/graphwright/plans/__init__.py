@@ -54,6 +54,20 @@ from graphwright.plans.program import (
     values_made,
     values_read,
 )
+from graphwright.plans.segments import (
+    Assemble,
+    Concat,
+    Fetch,
+    Piece,
+    Reduce,
+    Ref,
+    Segment,
+    SegmentGraph,
+    SegmentStep,
+    Share,
+    refs_made,
+    refs_read,
+)
 from graphwright.plans.sharding import (
     Box,
     Partial,

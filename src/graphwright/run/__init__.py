@@ -2,6 +2,8 @@
 
 from graphwright.aten import complete_call, infer_types
 from graphwright.run.check import (
+    Outcome,
+    Restart,
     check_operator,
     compare,
     cut_region,
@@ -30,7 +32,6 @@ from graphwright.run.measure import (
     standard_calls,
     time_in_turns,
 )
-from graphwright.run.outcome import Outcome, Restart
 from graphwright.run.processes import (
     Launcher,
     RankLost,

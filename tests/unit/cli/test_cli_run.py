@@ -10,8 +10,8 @@ from graphwright import cli, pipeline, zoo
 from graphwright.errors import DoesNotFit
 from graphwright.pipeline import PLAN_NAMES, RunOptions, choose_plan, open_session
 from graphwright.plans import figures_of
+from graphwright.run.check.outcome import Outcome
 from graphwright.run.check.training import Comparison
-from graphwright.run.outcome import Outcome
 from graphwright.run.training.loop import StepRecord
 
 

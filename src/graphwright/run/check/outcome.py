@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, cast
 
 from graphwright.plans import Plan, format_seconds
-from graphwright.run.check import Comparison
+from graphwright.run.check.training import Comparison
 from graphwright.run.training import Attempt, StepRecord
 
 SHOWN = 5

@@ -6,7 +6,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright.partition import replicate
-from graphwright.run.outcome import Outcome
+from graphwright.run.check.outcome import Outcome
 from graphwright.run.training.loop import StepRecord
 
 

@@ -1,0 +1,58 @@
+"""What can go wrong with distributed arrays. A class's docstring is its help page."""
+
+from __future__ import annotations
+
+from graphwright.errors import GraphwrightError
+
+
+class ArrayError(GraphwrightError):
+    """An array was used in a way that it does not allow."""
+
+
+class InvalidAxis(ArrayError, ValueError):
+    """An axis is out of range or is named twice.
+
+    An array of n dims has the axes -n to n - 1.
+    """
+
+
+class ShapeMismatch(ArrayError, ValueError):
+    """Shapes do not fit together: they cannot be broadcast, joined or reshaped so.
+
+    The message has the shapes; `expand_dims`, `reshape` and `broadcast_to` change them.
+    """
+
+
+class InvalidIndex(ArrayError, IndexError):
+    """An index is out of bounds, has too many entries, or is of a kind that indexes nothing."""
+
+
+class UnsupportedDtype(ArrayError, TypeError):
+    """An array would have elements that are no numbers or truth values.
+
+    Supported are bool, the integers of 8 to 64 bits, float16, float32, float64, complex64 and
+    complex128. Convert dates and text to numbers first.
+    """
+
+
+class ImmutableArray(ArrayError, TypeError):
+    """An array was to be changed in place, but arrays are values.
+
+    Write `x = ga.where(mask, value, x)` or `x = ga.update(x, key, value)`; `x += y` makes a new
+    array and gives it the name x.
+    """
+
+
+class ClusterLost(ArrayError):
+    """Workers were lost so often, or so many of them, that a computation could not be finished.
+
+    Arrays that were given from here or saved by `checkpoint` are still there: connect to another
+    cluster with `ga.connect`, and what is asked for is computed again from these.
+    """
+
+
+class FunctionFailed(ArrayError):
+    """A user's function raised an exception on a worker.
+
+    The exception itself, with its traceback, is the cause of this one.
+    """

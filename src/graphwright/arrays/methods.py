@@ -1,0 +1,175 @@
+"""The operators and methods of `Array`, from the functions of the namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from graphwright.arrays.array import Array, asarray, cast
+from graphwright.arrays.errors import ArrayError
+from graphwright.arrays.namespace import (
+    elementwise,
+    indexing,
+    linear,
+    reductions,
+    searching,
+    shapes,
+)
+
+OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
+    "ne": "not_equal",
+}  # fmt: skip
+UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+OPERANDS = (Array, bool, int, float, complex, np.ndarray, np.generic, list)
+
+
+def install(namespace: ModuleType) -> None:
+    """Give `Array` its operators and methods, and arrays of NumPy theirs with it."""
+    for name, function in (OPERATORS | COMPARISONS).items():
+        setattr(Array, f"__{name}__", _binary(function))
+    for name, function in OPERATORS.items():
+        setattr(Array, f"__r{name}__", _reflected(function))
+    for name, function in UNARY.items():
+        setattr(Array, f"__{name}__", elementwise.FUNCTIONS[function])
+    methods = {name: reductions.FUNCTIONS[name] for name in _REDUCTIONS}
+    methods |= {name: shapes.FUNCTIONS[name] for name in ("squeeze", "swapaxes", "ravel")}
+    methods |= {"repeat": shapes.repeat, "round": elementwise.round, "clip": elementwise.clip}
+    methods |= {"dot": linear.dot, "take": indexing.take, "nonzero": searching.nonzero}
+    methods |= {"argsort": searching.argsort, "trace": linear.trace, "diagonal": shapes.diagonal}
+    for name, method in methods.items():
+        setattr(Array, name, _method(method))
+    own: dict[str, Any] = {
+        "__getitem__": indexing.getitem, "__matmul__": _product, "__rmatmul__": _reflected_product,
+        "astype": cast, "reshape": _reshape, "transpose": _transpose, "flatten": shapes.ravel,
+        "copy": lambda self: self, "conj": elementwise.FUNCTIONS["conj"],
+        "T": property(shapes.transpose), "mT": property(shapes.matrix_transpose),
+        "real": property(elementwise.FUNCTIONS["real"]),
+        "imag": property(elementwise.FUNCTIONS["imag"]),
+        "__array_namespace__": _namespace_of(namespace),
+        "__array_ufunc__": _ufunc(namespace), "__array_function__": _function(namespace),
+    }  # fmt: skip
+    for name, method in own.items():
+        setattr(Array, name, method)
+
+
+_REDUCTIONS = (
+    "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "cumsum",
+    "cumprod", "ptp",
+)  # fmt: skip
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method takes an axis, or whatever comes first, without its name, as NumPy's do."""
+
+    def method(self: Array, *args: Any, **named: Any) -> Any:
+        if len(args) == 1 and function.__name__ not in _BY_PLACE:
+            return function(self, axis=args[0], **named)
+        return function(self, *args, **named)
+
+    method.__name__ = method.__qualname__ = function.__name__
+    method.__doc__ = function.__doc__
+    return method
+
+
+_BY_PLACE = ("swapaxes", "ravel", "repeat", "round", "clip", "dot", "take", "nonzero")
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    def method(self: Array, other: Any) -> Any:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return elementwise.apply(name, self, other)
+
+    return method
+
+
+def _reflected(name: str) -> Callable[..., Any]:
+    def method(self: Array, other: Any) -> Any:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return elementwise.apply(name, other, self)
+
+    return method
+
+
+def _product(self: Array, other: Any) -> Any:
+    return linear.matmul(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+
+def _reflected_product(self: Array, other: Any) -> Any:
+    return linear.matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+
+def _reshape(self: Array, *shape: Any, order: str = "C") -> Array:
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    return shapes.reshape(self, tuple(sizes), order=order)
+
+
+def _transpose(self: Array, *axes: Any) -> Array:
+    if not axes or axes == (None,):
+        return shapes.transpose(self)
+    return shapes.permute_dims(self, axes[0] if isinstance(axes[0], tuple | list) else axes)
+
+
+def _namespace_of(namespace: ModuleType) -> Callable[..., ModuleType]:
+    versions = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+    def method(self: Array, /, *, api_version: str | None = None) -> ModuleType:
+        if api_version is not None and api_version not in versions:
+            raise ArrayError(f"version {api_version!r} of the standard; one of {versions}")
+        return namespace
+
+    return method
+
+
+def _ufunc(namespace: ModuleType) -> Callable[..., Any]:
+    """numpy.add(x, y) of an array is lazy; what has no counterpart here is NumPy's, computed."""
+
+    def method(self: Array, ufunc: np.ufunc, how: str, *inputs: Any, **named: Any) -> Any:
+        if "out" in named:
+            return NotImplemented
+        if how == "__call__" and not named and ufunc.__name__ in elementwise.FUNCTIONS:
+            return elementwise.FUNCTIONS[ufunc.__name__](*inputs)
+        if how == "__call__" and not named and ufunc.__name__ == "matmul":
+            return linear.matmul(*inputs)
+        given = [x.compute() if isinstance(x, Array) else x for x in inputs]
+        return asarray(getattr(ufunc, how)(*given, **named))
+
+    return method
+
+
+def _function(namespace: ModuleType) -> Callable[..., Any]:
+    """numpy.sum(x) of an array is lazy, and so on."""
+
+    def method(
+        self: Array, func: Callable[..., Any], types: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        home = func.__module__.removeprefix("numpy").strip(".")
+        room = getattr(namespace, home, namespace) if home in ("linalg", "fft") else namespace
+        own = getattr(room, func.__name__, None)
+        if own is not None:
+            try:
+                return own(*args, **kwargs)
+            except TypeError as error:
+                if "argument" not in str(error):
+                    raise
+        return func(*_computed(args), **{k: _computed(v) for k, v in kwargs.items()})
+
+    return method
+
+
+def _computed(value: Any) -> Any:
+    if isinstance(value, Array):
+        return value.compute()
+    if isinstance(value, tuple | list):
+        return type(value)(_computed(item) for item in value)
+    return value

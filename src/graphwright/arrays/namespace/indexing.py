@@ -1,0 +1,181 @@
+"""x[key]: numbers, slices, new dims and the ellipsis are views; arrays of places are lookups.
+
+A mask of truth values says how many elements the result has, so it is computed at once; everything
+else stays lazy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from graphwright.arrays.array import Array, asarray, cast, make, wrap
+from graphwright.arrays.errors import InvalidIndex, ShapeMismatch
+from graphwright.arrays.namespace.elementwise import apply, broadcast_shapes, lift, where
+from graphwright.arrays.namespace.shapes import (
+    axis_of,
+    broadcast_to,
+    expand_dims,
+    flip,
+    reshape,
+    select,
+    take_slice,
+)
+from graphwright.ir import Attr
+
+
+def getitem(x: Array, key: Any) -> Array:
+    """The elements at a key."""
+    entries = _entries(x, key)
+    new = [place for place, entry in enumerate(entries) if entry is None]
+    if new:
+        x = expand_dims(x, tuple(new))
+        entries = [slice(None) if entry is None else entry for entry in entries]
+    lookups = any(isinstance(entry, Array) for entry in entries)
+    dim = 0
+    for place, entry in enumerate(entries):
+        if isinstance(entry, slice):
+            x = _slice(x, dim, entry)
+        elif isinstance(entry, int):
+            number = _inside(entry, x.shape[dim], dim)
+            if not lookups:
+                x = select(x, dim, number)
+                continue
+            entries[place] = asarray(np.asarray(number))
+        dim += 1
+    return _look_up(x, entries) if lookups else x
+
+
+def _entries(x: Array, key: Any) -> list[Any]:
+    """One entry for each dim of x, and None for each new one."""
+    keys: list[Any] = []
+    for entry in key if isinstance(key, tuple) else (key,):
+        keys.extend(_entry(entry))
+    if sum(entry is Ellipsis for entry in keys) > 1:
+        raise InvalidIndex("an index can only have a single ellipsis ('...')")
+    given = sum(entry is not None and entry is not Ellipsis for entry in keys)
+    if given > x.ndim:
+        raise InvalidIndex(f"{given} indices for an array of {x.ndim} dims, {x.shape}")
+    rest = [slice(None)] * (x.ndim - given)
+    where = next((n for n, entry in enumerate(keys) if entry is Ellipsis), None)
+    return [*keys, *rest] if where is None else [*keys[:where], *rest, *keys[where + 1 :]]
+
+
+def _entry(entry: Any) -> list[Any]:
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return [entry]
+    if isinstance(entry, bool | np.bool_):
+        raise InvalidIndex("a single truth value indexes nothing; use ga.where, or an array")
+    if isinstance(entry, Array | np.ndarray | list | range):
+        places = asarray(list(entry) if isinstance(entry, range) else entry)
+        if places.size == 0 and not isinstance(entry, Array | np.ndarray):
+            places = asarray(np.zeros(places.shape, np.int64))
+        if places.dtype == np.bool_:
+            return [wrap(found) for found in np.nonzero(places.compute())]
+        if places.dtype.kind not in "iu":
+            raise InvalidIndex(f"an index is of integers or truth values, not {places.dtype}")
+        return [places if places.dtype == np.int64 else cast(places, np.int64)]
+    try:
+        return [index(entry)]
+    except TypeError:
+        raise InvalidIndex(
+            f"{entry!r} indexes nothing: use integers, slices, None, ... and arrays of these"
+        ) from None
+
+
+def _inside(number: int, size: int, dim: int) -> int:
+    if not -size <= number < size:
+        raise InvalidIndex(f"index {number} is out of bounds for dim {dim} of size {size}")
+    return number % size
+
+
+def _slice(x: Array, dim: int, entry: slice) -> Array:
+    start, stop, step = entry.indices(x.shape[dim])
+    if step > 0:
+        return take_slice(x, dim, start, max(start, stop), step)
+    count = max(0, -(-(start - stop) // -step))
+    last = start + (count - 1) * step
+    return flip(
+        take_slice(x, dim, last if count else 0, start + 1 if count else 0, -step), axis=dim
+    )
+
+
+def _look_up(x: Array, entries: Sequence[Any]) -> Array:
+    """Elements by arrays of their places along some dims."""
+    places = [
+        counted_from_start(entry, x.shape[dim], dim) if isinstance(entry, Array) else None
+        for dim, entry in enumerate(entries)
+    ]
+    used = [dim for dim, entry in enumerate(places) if entry is not None]
+    shape = broadcast_shapes(*(p.shape for p in places if p is not None))
+    if len(used) == 1 and len(shape) == 1:
+        d = used[0]
+        made = (*x.shape[:d], shape[0], *x.shape[d + 1 :])
+        return make("aten.index_select", [x, places[d]], {"dim": d}, made, x.dtype)
+    others = [n for dim, n in enumerate(x.shape) if dim not in used]
+    together = used == list(range(used[0], used[-1] + 1))
+    first = used[0] if together else 0
+    made = (*others[:first], *shape, *others[first:])
+    return make("aten.index.Tensor", [x, *places[: used[-1] + 1]], {}, made, x.dtype)
+
+
+def counted_from_start(places: Array, size: int, dim: int) -> Array:
+    """Places along a dim, negative ones counted from its end; checked where they are known."""
+    known = places._output.value
+    if isinstance(known, np.ndarray):
+        if known.size and not (-size <= known.min() and known.max() < size):
+            raise InvalidIndex(f"an index is out of bounds for dim {dim} of size {size}")
+        return places if not known.size or known.min() >= 0 else wrap(known % size)
+    return where(apply("less", places, 0), apply("add", places, size), places)
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Array:
+    """The elements at some places of a dim; of the flattened array for None."""
+    given = asarray(x)
+    if axis is None:
+        given, axis = reshape(given, (-1,)), 0
+    d = axis_of(axis, given.ndim)
+    places = asarray(indices)
+    if places.dtype.kind not in "iu":
+        raise InvalidIndex(f"an index is of integers, not {places.dtype}")
+    return getitem(given, (*(slice(None),) * d, places))
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
+    """For every line along a dim, the elements at places of its own."""
+    given, places = asarray(x), asarray(indices)
+    if given.ndim != places.ndim:
+        raise ShapeMismatch(f"{given.shape} and {places.shape} have to have as many dims")
+    d = axis_of(axis, given.ndim)
+    places = counted_from_start(cast(places, np.int64), given.shape[d], d)
+    lines = broadcast_shapes(
+        (*given.shape[:d], 1, *given.shape[d + 1 :]), (*places.shape[:d], 1, *places.shape[d + 1 :])
+    )
+    given = broadcast_to(given, (*lines[:d], given.shape[d], *lines[d + 1 :]))
+    places = broadcast_to(places, (*lines[:d], places.shape[d], *lines[d + 1 :]))
+    return make("aten.gather", [given, places], {"dim": d}, places.shape, given.dtype)
+
+
+def update(x: Any, key: Any, value: Any) -> Array:
+    """The array with other elements at a key: what `x[key] = value` would make of it."""
+    given = asarray(x)
+    numbers = reshape(_count(given.size), given.shape)
+    chosen = getitem(numbers, key)
+    new = broadcast_to(cast(lift(value, given)[0], given.dtype), chosen.shape)
+    attrs: dict[str, Attr] = {
+        "function": "graphwright.arrays.operators.special.put",
+        "dims": 0,
+        "options": (),
+    }
+    inputs = [given, reshape(chosen, (-1,)), reshape(new, (-1,))]
+    return make("array.batch", inputs, attrs, given.shape, given.dtype)
+
+
+def _count(size: int) -> Array:
+    return make("aten.arange.start", [], {"start": 0, "end": size}, (size,), np.int64)
+
+
+FUNCTIONS = {"take": take, "take_along_axis": take_along_axis, "update": update}

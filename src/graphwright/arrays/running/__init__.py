@@ -1,0 +1,1 @@
+"""Where and how programs of arrays run: planning, tasks, workers, files."""
