@@ -106,7 +106,9 @@ def source(value: NDArray[Any]) -> Expression:
     key = (SOURCE, type, value.tobytes())
     known = _KNOWN.get(key)
     if known is None:
-        known = _KNOWN[key] = Expression(SOURCE, (), Attrs(), (type,), {}, {0: value})
+        own = value.copy()  # the elements are part of its identity: nobody may change them
+        own.flags.writeable = False
+        known = _KNOWN[key] = Expression(SOURCE, (), Attrs(), (type,), {}, {0: own})
     return known
 
 

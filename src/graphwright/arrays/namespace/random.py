@@ -38,8 +38,7 @@ class Generator:
 
     def uniform(self, low: float = 0.0, high: float = 1.0, size: Size = None) -> Array:
         """Uniform numbers from `low` to `high`."""
-        drawn = self._draw("uniform", size)
-        return apply("add", apply("multiply", drawn, high - low), low)
+        return _moved(self._draw("uniform", size), high - low, low)
 
     def standard_normal(self, size: Size = None, dtype: Any = np.float64) -> Array:
         """Normal numbers of mean 0 and variance 1."""
@@ -47,11 +46,11 @@ class Generator:
 
     def normal(self, loc: float = 0.0, scale: float = 1.0, size: Size = None) -> Array:
         """Normal numbers."""
-        return apply("add", apply("multiply", self._draw("normal", size), scale), loc)
+        return _moved(self._draw("normal", size), scale, loc)
 
     def exponential(self, scale: float = 1.0, size: Size = None) -> Array:
         """Exponential numbers."""
-        return apply("multiply", self._draw("exponential", size), scale)
+        return _moved(self._draw("exponential", size), scale, 0.0)
 
     def integers(self, low: int, high: int | None = None, size: Size = None) -> Array:
         """Whole numbers from `low` up to, but not, `high`; from 0 with one argument."""
@@ -62,6 +61,12 @@ class Generator:
     def permutation(self, x: int) -> Array:
         """The whole numbers below x in random order."""
         return argsort(self._draw("uniform", x))
+
+
+def _moved(x: Array, scale: float, start: float) -> Array:
+    """Numbers at another scale."""
+    wide = x if scale == 1 else apply("multiply", x, scale)
+    return wide if start == 0 else apply("add", wide, start)
 
 
 def default_rng(seed: int | None = None) -> Generator:

@@ -123,7 +123,7 @@ def var(
     given = asarray(x)
     values = _wide(_real(given))
     less = correction if ddof is None else ddof
-    apart = apply("subtract", values, mean(values, axis=axis, keepdims=True))
+    apart = apply("subtract", values, _spread(mean(values, axis=axis), values, axis))
     if apart.dtype.kind == "c":
         apart = apply("absolute", apart)
     squares = sum(apply("multiply", apart, apart), axis=axis, keepdims=keepdims)
@@ -143,6 +143,11 @@ def std(
 ) -> Array:
     """The standard deviation along dims."""
     return apply("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims, ddof=ddof))
+
+
+def _spread(x: Array, over: Array, axis: Axis) -> Array:
+    """A reduced array with its dims back, of size 1: the reduction itself is the one without."""
+    return reshape(x, reduced_shape(over.shape, axes_of(axis, over.ndim), True))
 
 
 def ptp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,6 @@ from uuid import uuid4
 import dask
 from dask._task_spec import Task, TaskRef
 from distributed import Client, LocalCluster
-from distributed import wait as wait_for
 
 from graphwright.errors import GraphwrightError
 
@@ -122,17 +122,20 @@ class Workers:
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Until all are done; raises what a task raised, or that a worker is lost."""
-        left = list(futures)
+        # distributed.wait raises at each timeout, and what it raises keeps its callers alive.
+        done: SimpleQueue[Any] = SimpleQueue()
+        left = {future.key: future for future in futures}
+        for future in left.values():
+            future.add_done_callback(done.put)
         while left:
             try:
-                done = wait_for(left, timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED")
-            except TimeoutError:
+                future = done.get(timeout=LOOK_SECONDS)
+            except Empty:
                 self._look()
                 continue
-            for future in done.done:
-                if future.status != "finished":
-                    self._fail(future)
-            left = list(done.not_done)
+            if future.status != "finished":
+                self._fail(future)
+            del left[future.key]
 
     def _look(self) -> None:
         gone = set(self.addresses) - set(self._alive())

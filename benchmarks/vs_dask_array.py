@@ -1,0 +1,157 @@
+"""Graphwright's arrays against dask.array with default and with hand-tuned chunks, and NumPy on one core.
+
+Same programs, data and worker processes, one run: every application runs once to warm up, then in turns; the median
+time is shown with the bytes that workers receive from other workers (both of Dask's ways, `_dask_bytes`). Inputs lie on
+the workers before, in dask.array's chunks or in the tiles that the plan asks for; results stay there. All results are
+compared with NumPy's. Targets: never more bytes than dask.array; faster where communication decides; within 10%
+elsewhere. Bytes are the same in every run, times are those of a machine with whatever else it does.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster, wait
+
+import _dask_bytes
+import graphwright.arrays as ga
+from _array_programs import APPLICATIONS, Application, Arrays
+from _report import finish, parse_options, print_table, save_result
+
+WORKERS = 2
+ELSEWHERE = 1.10
+ROUNDS = 3
+QUICK_CHUNKS = "8MiB"
+"""The default is 128 MiB, which small data would fill once: chunks are as much smaller as the data."""
+
+
+def dask_runner(
+    client: Client, application: Application, arrays: Arrays, chunks: Any
+) -> Callable[[], Any]:
+    """Inputs on the workers in chunks; a call computes the program and leaves its result there."""
+    given = {
+        name: da.from_array(x, chunks=chunks if isinstance(chunks, str) else chunks[name]).persist()
+        for name, x in arrays.items()
+    }
+    wait(list(given.values()))
+
+    def run() -> Any:
+        made = application.run(da, **given).persist()
+        wait(made)
+        return made
+
+    return run
+
+
+def own_runner(application: Application, arrays: Arrays) -> Callable[[], Any]:
+    """The same with our arrays; where the inputs lie is up to the plan."""
+    given = {name: ga.from_array(x) for name, x in arrays.items()}
+    return lambda: application.run(ga, **given).persist()
+
+
+def main() -> int:
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument("--only", help="one application by its name")
+    options = parse_options(__doc__, own)
+    only = own.parse_known_args()[0].only
+    rows, misses, results = [], [], {}
+    with (
+        dask.config.set({"array.chunk-size": QUICK_CHUNKS} if options.quick else {}),
+        LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        ga.connect(client)
+        for application in APPLICATIONS:
+            if only in (None, application.name):
+                measured = measure(client, application, options.quick, options.seed)
+                results[application.name] = measured
+                rows += [
+                    (application.name if not n else "", way, one["seconds"], one["megabytes"])
+                    for n, (way, one) in enumerate(measured.items())
+                ]
+                misses += check(application, measured)
+        ga.disconnect()
+    print_table(("application", "way", "seconds", "MB received"), rows)
+    save_result("vs_dask_array", options, results)
+    most = sum(
+        1
+        for m in results.values()
+        if m["graphwright"]["megabytes"] <= least_of_dask(m, "megabytes") + 0.001
+    )
+    return finish(
+        options,
+        misses,
+        f"{most} of {len(results)} applications receive no more bytes than dask.array",
+    )
+
+
+def measure(client: Client, application: Application, quick: bool, seed: int) -> dict[str, Any]:
+    """Seconds and bytes of every way."""
+    arrays = application.make(application.sizes[0 if quick else 1], np.random.default_rng(seed))
+    start = perf_counter()
+    expected = application.run(np, **arrays)
+    alone = perf_counter() - start
+    ways = {
+        "graphwright": own_runner(application, arrays),
+        "dask.array, default": dask_runner(client, application, arrays, "auto"),
+        "dask.array, tuned": dask_runner(
+            client, application, arrays, application.tuned(arrays, WORKERS)
+        ),
+    }
+    measured = {}
+    for way, run in ways.items():
+        made = run()
+        np.testing.assert_allclose(np.asarray(made), expected, rtol=1e-6, atol=1e-8, err_msg=way)
+        del made
+        seconds, received = [], []
+        for _ in range(ROUNDS):
+            _dask_bytes.install(client)
+            before = _dask_bytes.received(client)
+            start = perf_counter()
+            made = run()
+            seconds.append(perf_counter() - start)
+            received.append((_dask_bytes.received(client) - before) / 1e6)
+            del made
+        measured[way] = {
+            "seconds": statistics.median(seconds),
+            "megabytes": statistics.median(received),
+            "all_seconds": seconds,
+            "all_megabytes": received,
+        }
+    measured["NumPy, one core"] = {"seconds": alone, "megabytes": 0.0}
+    return measured
+
+
+def least_of_dask(measured: dict[str, Any], what: str) -> float:
+    return min(one[what] for way, one in measured.items() if way.startswith("dask"))
+
+
+def check(application: Application, measured: dict[str, Any]) -> list[str]:
+    """What misses its target."""
+    own, misses = measured["graphwright"], []
+    fewest, fastest = (least_of_dask(measured, what) for what in ("megabytes", "seconds"))
+    if own["megabytes"] > fewest + 0.001:
+        misses.append(f"{application.name}: {own['megabytes']:.3g} MB, dask.array {fewest:.3g}")
+    limit = 1.0 if application.communicates else ELSEWHERE
+    if own["seconds"] > limit * fastest:
+        misses.append(f"{application.name}: {own['seconds']:.3g} s, dask.array {fastest:.3g} s")
+    return misses
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Real workers: values, tilings that hold, exactly the planned bytes, functions that fail, workers that are killed."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import graphwright.arrays as ga
+from graphwright.arrays.evaluate import SETTINGS
+from graphwright.arrays.running.session import Held, current_workers
+
+
+@pytest.fixture
+def distributed(monkeypatch):
+    """Programs of any size go to the workers."""
+    monkeypatch.setattr(SETTINGS, "least_bytes", 1)
+    yield
+    ga.disconnect()
+
+
+@pytest.fixture
+def threads(distributed):
+    ga.use_workers(3, processes=False)
+
+
+def test_values_and_what_stays_where(threads):
+    given = np.random.default_rng(0).normal(size=(30, 4))
+    x = ga.from_array(given)
+    y = (x - x.mean(axis=0)).persist()
+    held = y._output.value
+    assert isinstance(held, Held)
+    np.testing.assert_allclose(y, given - given.mean(axis=0))
+    total = float((y * 2).sum())  # reads y where it is
+    assert abs(total) < 1e-9
+    assert y._output.value is held
+
+
+def test_several_results_are_one_program(threads):
+    x = ga.from_array(np.arange(12.0))
+    low, high, ordered = ga.compute(x.min(), x.max(), ga.sort(-x))
+    assert (low, high) == (0, 11)
+    np.testing.assert_array_equal(ordered, np.arange(-11.0, 1))
+
+
+def test_everything_runs_on_the_worker_that_it_is_planned_for(threads):
+    from distributed import get_worker
+
+    large = ga.from_array(np.zeros((3000, 1000)))
+    where = ga.map(
+        lambda x: np.full(x.shape, hash(get_worker().address) % 1000), large, dtype=np.int64
+    )
+    made = where.persist()._output.value
+    workers = current_workers()
+    for rank, future in made.futures.items():
+        block = future.result()
+        assert np.unique(block).tolist() == [hash(workers.addresses[rank]) % 1000]
+        assert [*workers.client.who_has([future])[future.key]] == [workers.addresses[rank]]
+
+
+def test_explain_names_tilings_and_bytes(threads):
+    x = ga.from_array(np.zeros((3000, 500)))
+    text = ga.explain(x.T @ x)
+    assert "aten.matmul" in text and "[P(sum)]" in text and "in all 8 MB received" in text
+    y = (x + 1).persist()
+    assert "computed already" in ga.explain(y)
+
+
+def test_a_functions_own_traceback_reaches_its_caller(threads):
+    def fails(x):
+        raise KeyError("my mistake")
+
+    with pytest.raises(KeyError, match="my mistake") as caught:
+        ga.map(fails, ga.ones((10, 3)), dtype=np.float64).compute()
+    assert any(entry.name == "fails" for entry in caught.traceback)
+    assert float(ga.ones(10).sum()) == 10  # the workers go on
+
+
+def test_dask_arrays_and_files(threads, tmp_path):
+    x = ga.from_array(np.random.default_rng(0).normal(size=(3000, 500))).persist()
+    tiled = ga.to_dask(x + 1)
+    np.testing.assert_allclose(tiled.sum(axis=0).compute(), (x + 1).compute().sum(axis=0))
+    np.testing.assert_allclose(ga.from_dask(tiled - 1), x, atol=1e-12)
+    ga.save(tmp_path / "x.npy", x)
+    np.testing.assert_array_equal(ga.load(tmp_path / "x.npy"), x)
+    ga.savez(tmp_path / "both.npz", x=x, y=x * 2)
+    np.testing.assert_array_equal(ga.load(tmp_path / "both.npz")["y"], x * 2)
+    x.compute().tofile(tmp_path / "bare")
+    np.testing.assert_array_equal(ga.from_file(tmp_path / "bare", np.float64, (3000, 500)), x)
+    with pytest.raises(ga.ArrayError, match="no format for"):
+        ga.save(tmp_path / "x.txt", x)
+
+
+def test_a_lost_cluster_resumes_from_a_checkpoint(threads, tmp_path):
+    x = ga.from_array(np.ones((40, 5)))
+    assert ga.resume(tmp_path) is None
+    for step in range(5):
+        x = x * 2
+        x = ga.checkpoint(tmp_path, step=step, every=2, x=x)["x"]
+    ga.disconnect()  # all that the workers held is gone
+    ga.use_workers(2, processes=False)
+    step, saved = ga.resume(tmp_path)
+    assert step == 4
+    np.testing.assert_array_equal(saved["x"], np.full((40, 5), 32.0))
+    np.testing.assert_array_equal(x + 1, np.full((40, 5), 33.0))
+    assert [p.name for p in tmp_path.glob("step-*")] == ["step-000000004"]
+
+
+def test_processes_receive_the_planned_bytes_and_may_be_killed(distributed):
+    ga.use_workers(2)
+    given = np.random.default_rng(0).normal(size=(200_000, 4))
+    x = ga.from_array(given)
+    workers = current_workers()
+    y = (x - x.mean(axis=0)).persist()
+    before = sum(workers.client.run(received).values())
+    gram = (y.T @ y).persist()
+    moved = sum(workers.client.run(received).values()) - before
+    np.testing.assert_allclose(gram, np.cov(given.T) * (len(given) - 1))
+    assert 0 < moved <= 2 * 4 * 4 * 8  # each gets the other's terms, and nothing else moves
+
+    addresses = workers.addresses
+    victim = workers.client.run(os.getpid, workers=[addresses[0]])[addresses[0]]
+    os.kill(victim, signal.SIGKILL)
+    np.testing.assert_allclose((y * 2).sum(axis=0), np.zeros(4), atol=1e-6)  # y is made again
+    np.testing.assert_allclose((y * y).sum(axis=0), given.var(axis=0) * len(given))
+
+
+def received(dask_worker):
+    return sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
