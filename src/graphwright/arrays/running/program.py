@@ -73,7 +73,8 @@ def plan_program(
     graph: Graph, workers: int, fixed: Mapping[str, Sharding], memory: float | None = None
 ) -> PlannedProgram:
     """The program for so many workers, with some inputs where they are."""
-    key = graph.hash, workers, tuple(sorted(fixed.items(), key=lambda item: item[0])), memory
+    where = tuple(sorted(fixed.items(), key=lambda item: item[0]))
+    key = graph.program_hash, workers, where, memory  # results are named by the order of nodes
     known = _planned.get(key)
     if known is None:
         plan = plan_tilings(graph, workers, memory=memory, fixed=fixed).plan
