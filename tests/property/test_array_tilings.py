@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import graphwright.arrays as ga
 from array_segments import run_tiled
+from graphwright.arrays.operators import blocking
 from graphwright.describe import node_splits
 from graphwright.plans import Along, Replicate, Strategy
 
@@ -59,6 +60,9 @@ PROGRAMS = {
     "flip": lambda x: ga.flip(x, axis=0)[::2] - ga.roll(x, 3, axis=0)[::2],
     "extremes": lambda x: ga.stack([x.max(axis=0), x.min(axis=0), x.prod(axis=0)]),
     "cumulative": lambda x: ga.cumulative_sum(x, axis=0)[:, ::-1],
+    "run": lambda x: (
+        ga.sqrt((x * x[:1] + x[:, :1]) ** 2 + 1) / (1 + abs(x.T.T)) - ga.astype(x > 0, np.float32)
+    ),
     "triangle": lambda x: ga.tril(x, k=-1) + ga.diag(x[:, 0])[:, : x.shape[1]],
 }
 
@@ -71,6 +75,13 @@ def test_planned(name, workers):
     expected = PROGRAMS[name](ga.asarray(x)).compute()
     assert (made.shape, made.dtype) == (expected.shape, expected.dtype)
     np.testing.assert_allclose(made, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Element-wise runs go block by block, however small they are."""
+    monkeypatch.setattr(blocking, "LEAST_ELEMENTS", 1)
+    monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 5)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

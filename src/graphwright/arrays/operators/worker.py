@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.arrays.operators.blocking import is_worth_it, run_in_blocks, runs
 from graphwright.arrays.operators.functions import Functions, find_function, user_function
 from graphwright.arrays.operators.kernels import run_kernel
 from graphwright.plans import (
@@ -47,13 +48,21 @@ def run_segment(segment: Segment, functions: Functions, *given: Block) -> Any:
     blocks: dict[Ref, Block] = dict(zip(segment.reads, given, strict=True))
     left = Counter(ref for step in segment.steps for ref in refs_read(step, rank))
     left.update(segment.makes)
-    for step in segment.steps:
-        made = _run(step, rank, blocks, functions)
-        blocks.update(zip(refs_made(step, rank), made, strict=True))
-        for ref in refs_read(step, rank):
+    for run in runs(segment.steps):
+        read = [ref for step in run for ref in refs_read(step, rank)]
+        if is_worth_it(run):
+            inside = Counter(read)
+            made = [ref for step in run for ref in refs_made(step, rank)]
+            kept = [ref for ref in made if left[ref] > inside[ref]]
+            blocks.update(run_in_blocks(run, rank, blocks, functions, kept))
+        else:
+            for step in run:
+                values = _run(step, rank, blocks, functions)
+                blocks.update(zip(refs_made(step, rank), values, strict=True))
+        for ref in read:
             left[ref] -= 1
             if not left[ref]:
-                del blocks[ref]
+                blocks.pop(ref, None)
     results = tuple(_of_own(blocks[ref]) for ref in segment.makes)
     return results[0] if len(results) == 1 else results
 
