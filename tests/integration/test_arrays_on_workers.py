@@ -4,6 +4,7 @@ import os
 import signal
 
 import numpy as np
+import psutil
 import pytest
 
 import graphwright.arrays as ga
@@ -112,6 +113,7 @@ def test_processes_receive_the_planned_bytes_and_may_be_killed(distributed):
     x = ga.from_array(given)
     workers = current_workers()
     y = (x - x.mean(axis=0)).persist()
+    assert listening() == {"127.0.0.1"}
     before = sum(workers.client.run(received).values())
     gram = (y.T @ y).persist()
     moved = sum(workers.client.run(received).values()) - before
@@ -123,6 +125,15 @@ def test_processes_receive_the_planned_bytes_and_may_be_killed(distributed):
     os.kill(victim, signal.SIGKILL)
     np.testing.assert_allclose((y * 2).sum(axis=0), np.zeros(4), atol=1e-6)  # y is made again
     np.testing.assert_allclose((y * y).sum(axis=0), given.var(axis=0) * len(given))
+
+
+def listening():
+    """The addresses on which this process and the workers' accept connections."""
+    here = psutil.Process()
+    sockets = [
+        c for process in (here, *here.children(recursive=True)) for c in process.net_connections()
+    ]
+    return {c.laddr.ip for c in sockets if c.status == psutil.CONN_LISTEN}
 
 
 def received(dask_worker):

@@ -178,6 +178,7 @@ def start_local(workers: int, *, processes: bool) -> Workers:
             threads_per_worker=1,
             processes=processes,
             host="127.0.0.1" if processes else None,  # threads need no network at all
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
         )
         return Workers(Client(cluster), cluster)
