@@ -52,7 +52,8 @@ class ClusterLost(ArrayError):
 
 
 class FunctionFailed(ArrayError):
-    """A user's function raised an exception on a worker.
+    """A user's function failed when it was tried on blocks of one element, to see its dtype.
 
-    The exception itself, with its traceback, is the cause of this one.
+    The exception itself is the cause of this one. Give `dtype=` if the function needs larger
+    blocks. What a function raises later, on a worker, is raised here as it is.
     """
