@@ -5,9 +5,9 @@ import numpy as np
 from graphwright.arrays.expression import needed
 from graphwright.arrays.operators import run_segment
 from graphwright.arrays.running.program import as_graph, plan_program
-from graphwright.arrays.running.tiling import worker_cluster
 from graphwright.errors import InvalidStrategy
 from graphwright.lower import cut_into_segments, lower
+from graphwright.partition.tiling import worker_cluster
 from graphwright.plans import Strategy, make_plan
 
 

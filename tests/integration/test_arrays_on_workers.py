@@ -62,7 +62,7 @@ def test_everything_runs_on_the_worker_that_it_is_planned_for(threads):
 def test_explain_names_tilings_and_bytes(threads):
     x = ga.from_array(np.zeros((3000, 500)))
     text = ga.explain(x.T @ x)
-    assert "aten.matmul" in text and "[P(sum)]" in text and "in all 8 MB received" in text
+    assert "aten.matmul" in text and "[P(sum)]" in text and "in all 4 MB received" in text
     y = (x + 1).persist()
     assert "computed already" in ga.explain(y)
 
@@ -112,13 +112,15 @@ def test_processes_receive_the_planned_bytes_and_may_be_killed(distributed):
     given = np.random.default_rng(0).normal(size=(200_000, 4))
     x = ga.from_array(given)
     workers = current_workers()
-    y = (x - x.mean(axis=0)).persist()
-    assert listening() == {"127.0.0.1"}
+    y = x - x.mean(axis=0)
     before = sum(workers.client.run(received).values())
     gram = (y.T @ y).persist()
     moved = sum(workers.client.run(received).values()) - before
+    assert listening() == {"127.0.0.1"}
     np.testing.assert_allclose(gram, np.cov(given.T) * (len(given) - 1))
-    assert 0 < moved <= 2 * 4 * 4 * 8  # each gets the other's terms, and nothing else moves
+    terms = 4 * 8 + 4 * 4 * 8  # of the mean and of the product, and nothing else moves
+    assert 0 < moved <= 2 * terms
+    y = y.persist()
 
     addresses = workers.addresses
     victim = workers.client.run(os.getpid, workers=[addresses[0]])[addresses[0]]

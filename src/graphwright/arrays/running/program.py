@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphwright.arrays.expression import Expression, Output
-from graphwright.arrays.running.tiling import plan_tilings
 from graphwright.ir import Graph, GraphBuilder
 from graphwright.lower import cut_into_segments, lower
+from graphwright.partition.tiling import plan_tilings
 from graphwright.plans import Plan, SegmentGraph, Sharding
 from graphwright.tasks import Move
 
