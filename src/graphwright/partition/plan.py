@@ -49,6 +49,8 @@ COMPARED = (*RECIPES, "tofu", "optcnn")
 """What a search is compared with, and never worse than, unless told otherwise."""
 BETWEEN_NODES = ("hsdp", "fsdp-tp")
 """Recipes that need several nodes."""
+FOR_CONVOLUTIONS = ("one-weird-trick",)
+"""Recipes that differ from others in what they do to convolutions alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,8 +267,8 @@ class _Planning:
         """The plans to compare with, those that are possible."""
         plans: dict[str, Plan] = {}
         wanted = self.how.baselines if self.context.cluster.num_devices > 1 else ()
-        if wanted == COMPARED and len({axis.level for axis in self.context.cluster.axes}) == 1:
-            wanted = tuple(name for name in wanted if name not in BETWEEN_NODES)
+        if wanted == COMPARED:
+            wanted = tuple(name for name in wanted if name not in self._out_of_place())
         for number, name in enumerate(wanted):
             if plans and self._late():
                 self.notes.append(f"the time budget ran out before {name} was tried")
@@ -277,6 +279,13 @@ class _Planning:
             except GraphwrightError as error:
                 self.notes.append(f"{name} is not possible here: {error}")
         return plans
+
+    def _out_of_place(self) -> tuple[str, ...]:
+        """Recipes that are for other clusters or models."""
+        nodes = self.context.coarse.facts.graph.nodes
+        one_level = len({axis.level for axis in self.context.cluster.axes}) == 1
+        convolves = any(node.op.startswith("aten.convolution") for node in nodes)
+        return (*(BETWEEN_NODES if one_level else ()), *(() if convolves else FOR_CONVOLUTIONS))
 
     def _simulate(self, queue: Sequence[tuple[Plan, tuple[float, float] | None]]) -> list[Plan]:
         done: list[Plan] = []
