@@ -1,11 +1,13 @@
 """Plans of random problems are valid, are timed as the simulator times them, and never beat what is possible."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphwright.memory import Choice, Planner, program_order, task_graph
-from graphwright.plans import MemoryPlan, verify_memory
+from graphwright.plans import InvalidMemoryPlan, MemoryPlan, retime, verify_actions, verify_memory
 from graphwright.simulate import memory, schedule, verify_task_graph
 from memory_problems import random_problem
 
@@ -55,10 +57,30 @@ def test_plans_are_read_as_they_were_written(tmp_path_factory, case):
 
 
 @given(planned(), st.randoms(use_true_random=False))
+def test_a_plan_serves_a_machine_of_other_speeds(case, random):
+    """Durations change, the plan stays right, and is timed as the simulator times it."""
+    problem, plan = case
+    assert retime(plan, problem) == plan
+    other = replace(
+        problem,
+        operators=tuple(replace(o, duration=random.randint(0, 50)) for o in problem.operators),
+        storages=tuple(
+            replace(s, out_time=random.randint(51, 99), in_time=random.randint(51, 99))
+            for s in problem.storages
+        ),
+    )
+    verify_actions(plan, other)
+    if plan.count("in") + plan.count("out"):  # copies took at most 6
+        with pytest.raises(InvalidMemoryPlan, match=r"duration|starts before"):
+            verify_memory(plan, other)
+    again = retime(plan, other)
+    verify_memory(again, other)
+    assert schedule(task_graph(again, other)).end.tolist() == list(again.ends)
+
+
+@given(planned(), st.randoms(use_true_random=False))
 def test_a_plan_that_waits_less_is_refused_or_harmless(case, random):
     """Without one of its control edges a plan is refused, unless another edge implies that one."""
-    from dataclasses import replace
-
     problem, plan = case
     edges = [
         (at, s) for at, action in enumerate(plan.actions) for s in range(3) if action.after[s] >= 0

@@ -27,6 +27,8 @@ from graphwright.plans.memory import (
     Stream,
     SwapIn,
     SwapOut,
+    retime,
+    verify_actions,
     verify_memory,
 )
 from graphwright.plans.mesh import Mesh, device_array, part_numbers, whole_mesh

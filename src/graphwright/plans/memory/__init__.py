@@ -12,4 +12,5 @@ from graphwright.plans.memory.plan import (
     SwapOut,
 )
 from graphwright.plans.memory.problem import MemoryProblem, Operator, Storage
-from graphwright.plans.memory.verify import verify_memory
+from graphwright.plans.memory.retime import retime
+from graphwright.plans.memory.verify import verify_actions, verify_memory

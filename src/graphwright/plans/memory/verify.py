@@ -12,7 +12,8 @@ of each stream that happens before it: a vector clock of three numbers.
     arena       every place is inside it, and it is within the capacity
     times       nothing starts before what it waits for has ended
 
-Memory is a row of spans, each with the latest action of each stream that touched it.
+Memory is a row of spans, each with the latest action of each stream that touched it. All but the
+times are checked by `verify_actions`: a plan stays right where operators and copies take longer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from graphwright.plans.memory.errors import InvalidMemoryPlan
 from graphwright.plans.memory.plan import STREAMS, Action, MemoryPlan, Run, SwapIn, SwapOut
 from graphwright.plans.memory.problem import MemoryProblem
+from graphwright.plans.memory.retime import durations
 
 Clock = tuple[int, int, int]
 NEVER: Clock = (-1, -1, -1)
@@ -56,8 +58,15 @@ class _State:
 
 
 def verify_memory(plan: MemoryPlan, problem: MemoryProblem) -> None:
-    """Raise `InvalidMemoryPlan` unless a plan is right for a problem."""
-    _Verifier(plan, problem).run()
+    """Raise `InvalidMemoryPlan` unless a plan is right for a problem, and timed by it."""
+    verifier = _Verifier(plan, problem)
+    verifier.check_actions()
+    verifier.check_times()
+
+
+def verify_actions(plan: MemoryPlan, problem: MemoryProblem) -> None:
+    """Raise `InvalidMemoryPlan` unless a plan is right for a problem, whatever its times are."""
+    _Verifier(plan, problem).check_actions()
 
 
 class _Verifier:
@@ -71,7 +80,7 @@ class _Verifier:
         self.spans = [_Span(0, plan.arena, None, [-1, -1, -1])]
         self.read_versions: dict[int, tuple[int, ...]] = {}
 
-    def run(self) -> None:
+    def check_actions(self) -> None:
         plan = self.plan
         if plan.arena > plan.capacity:
             raise InvalidMemoryPlan(
@@ -98,7 +107,6 @@ class _Verifier:
                 case SwapIn():
                     self._swap_in(at, action)
         self._check_end()
-        self._check_times()
 
     def _check(self, holds: bool, at: int, message: str) -> None:
         if not holds:
@@ -253,25 +261,19 @@ class _Verifier:
             if storage.ends == "home" and not host and home is None:
                 raise InvalidMemoryPlan(f"the host never gets the latest value of {storage.name}")
 
-    def _check_times(self) -> None:
+    def check_times(self) -> None:
+        """What nothing but the prediction depends on."""
         plan = self.plan
         if len(plan.starts) != len(plan.actions) or len(plan.ends) != len(plan.actions):
             raise InvalidMemoryPlan("every action needs its predicted start and end")
         latest = [-1, -1, -1]
-        for at, action in enumerate(plan.actions):
+        for at, (action, taken) in enumerate(
+            zip(plan.actions, durations(plan, self.problem), strict=True)
+        ):
             own = self.stream_of[at]
             waits = [n for n in (*action.after, latest[own]) if n >= 0]
             start = max((plan.ends[n] for n in waits), default=0)
             self._check(plan.starts[at] >= start, at, "it starts before what it waits for ends")
-            self._check(plan.ends[at] - plan.starts[at] == self._duration(action), at,
+            self._check(plan.ends[at] - plan.starts[at] == taken, at,
                         "its predicted duration is not that of the problem")  # fmt: skip
             latest[own] = at
-
-    def _duration(self, action: Action) -> int:
-        match action:
-            case Run():
-                return self.problem.operators[self.operator[action.name]].duration
-            case SwapOut():
-                return self.problem.storages[self.number[action.name]].out_time
-            case SwapIn():
-                return self.problem.storages[self.number[action.name]].in_time

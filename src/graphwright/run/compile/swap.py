@@ -28,7 +28,7 @@ from graphwright.memory import (
     problem_of,
     task_graph,
 )
-from graphwright.plans import MemoryPlan, parse_limit, verify_memory
+from graphwright.plans import MemoryPlan, parse_limit, retime, verify_actions, verify_memory
 from graphwright.run.step import SwapModel, SwapStep
 from graphwright.simulate import CostModel, Timeline, memory, schedule
 from graphwright.tasks import Costs
@@ -165,8 +165,8 @@ def swap(
     `memory` is a size as "16GB", the device's own if not given, of which `reserve` is left for what
     kernels allocate themselves. `cluster` names the machine whose device and host link the times
     are for; this machine if not given. `search` names one search or several, of which the best plan
-    is taken; those with a random part share `budget` seconds. `plan` is a saved plan to use
-    instead. Interrupted, the search returns the best plan so far.
+    is taken; those with a random part share `budget` seconds. Interrupted, the search returns the
+    best plan so far. `plan` is a saved plan to use instead; its times are predicted anew.
 
     >>> step = gw.swap(graph, memory="2GB").compile(model, loss_fn, torch.optim.Adam)
     >>> for batch in loader:
@@ -174,14 +174,13 @@ def swap(
     """
     on = _with_host_link(find_cluster("local:1" if cluster is None else cluster))
     given = problem_of(graph, on, CostModel() if costs is None else costs)
-    if plan is not None:
-        known = plan if isinstance(plan, MemoryPlan) else MemoryPlan.load(Path(plan))
-        if known.graph_hash != graph.hash:
-            raise PlanMismatch("the memory plan was made for another graph; plan this one")
-        verify_memory(known, given.problem)
-        return SwapPlan(given=given, cluster=on, plan=known)
     limit = on.devices[0].memory if memory is None else parse_limit(memory)
     capacity = limit - parse_limit(reserve)
+    if plan is not None:
+        known = plan if isinstance(plan, MemoryPlan) else MemoryPlan.load(Path(plan))
+        _check_is_for(known, graph, None if memory is None else capacity)
+        verify_actions(known, given.problem)
+        return SwapPlan(given=given, cluster=on, plan=retime(known, given.problem))
     if isinstance(budget, bool) or not budget >= 0:
         raise InvalidOption(f"budget={budget!r}: give seconds, from 0 upwards")
     searches = (search,) if isinstance(search, str) else tuple(search)
@@ -198,6 +197,16 @@ def swap(
         progress=found.progress,
         interrupted=found.interrupted,
     )
+
+
+def _check_is_for(plan: MemoryPlan, graph: Graph, capacity: int | None) -> None:
+    if plan.graph_hash != graph.hash:
+        raise PlanMismatch("the memory plan was made for another graph; plan this one")
+    if capacity is not None and plan.arena > capacity:
+        raise PlanMismatch(
+            f"the memory plan takes {plan.arena:,} bytes, more than the {capacity:,} that "
+            "memory=... allows; plan again without plan=..."
+        )
 
 
 def _with_host_link(cluster: Cluster) -> Cluster:

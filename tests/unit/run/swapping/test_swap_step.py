@@ -200,6 +200,18 @@ def test_saved_plans_run_for_their_graph_alone(tmp_path):
         gw.swap(other, plan=tmp_path / "plan.json")
 
 
+def test_a_saved_plan_serves_another_machine_and_is_timed_for_it(tmp_path):
+    _, _, graph = small()
+    here = gw.swap(graph, "20kB", search="greedy")
+    here.save(tmp_path / "plan.json")
+    there = gw.swap(graph, "20kB", plan=tmp_path / "plan.json", cluster="p3.2xlarge")
+    assert there.plan.actions == here.plan.actions
+    assert there.time != here.time and there.unlimited != here.unlimited
+    assert there.timeline.schedule.end.max() == there.plan.makespan
+    with pytest.raises(PlanMismatch, match=r"takes [\d,]+ bytes, more than the 1,000"):
+        gw.swap(graph, "1kB", plan=tmp_path / "plan.json")
+
+
 def test_other_batches_are_refused():
     model, batch, graph = small()
     step = gw.swap(graph, "1MB", search="greedy").compile(
