@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from graphwright.aten import OptimizerLike, make_optimizer
+from graphwright.capture import Parts, capture, prepare, read_options
 from graphwright.errors import InvalidOption, PlanMismatch
 from graphwright.ir import Graph
 from graphwright.machine import PICOSECONDS, Cluster, HostLink
@@ -29,7 +30,7 @@ from graphwright.memory import (
     task_graph,
 )
 from graphwright.plans import MemoryPlan, parse_limit, retime, verify_actions, verify_memory
-from graphwright.run.step import SwapModel, SwapStep
+from graphwright.run.step import SwapModel, SwapStep, check_given
 from graphwright.simulate import CostModel, Timeline, memory, schedule
 from graphwright.tasks import Costs
 
@@ -103,22 +104,44 @@ class SwapPlan:
         optimizer_options: Mapping[str, Any] | None = None,
         device: str | None = None,
         seed: int = 0,
+        check_graph: bool = True,
     ) -> SwapStep | SwapModel:
         """The step of a training graph, or the callable of an inference graph.
 
-        Give what the graph was captured from. The model's values are what it starts from; it is
-        left as it is until `gather`. `device` is "cuda" where there is a GPU, otherwise "cpu".
+        Give what the graph was captured from: it is captured again and compared, unless
+        `check_graph=False` trusts it. The model's values are what it starts from; it is left as it
+        is until `gather`. `device` is "cuda" where there is a GPU, otherwise "cpu".
         """
         chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
         where = torch.device(chosen)
         if where.type not in ("cpu", "cuda"):
             raise InvalidOption(f"device={device!r}: a memory plan runs on cpu or cuda")
-        if not _is_training(self.graph):
-            return SwapModel(self.given, self.plan, model, where, seed)
-        if optimizer is None and self.graph.updates and _has_state(self.graph):
+        trains = _is_training(self.graph)
+        if trains and optimizer is None and self.graph.updates and _has_state(self.graph):
             raise PlanMismatch("the graph has an optimizer's update; give compile that optimizer")
         made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
-        return SwapStep(self.given, self.plan, model, loss_fn, made, where, seed)
+
+        def captured(example: Any) -> Graph:
+            options = {"autocast": None, **read_options(self.graph)}
+            if not trains:
+                return capture(model, inputs=example, passes=self.graph.passes, **options)
+            parts = Parts(
+                model=model,
+                loss_fn=loss_fn,
+                batch=example,
+                optimizer=optimizer,
+                optimizer_options=optimizer_options or {},
+            )
+            return prepare(parts, self.graph.passes, **options)
+
+        check_first = None
+        if check_graph:
+            first = next(model.parameters(), torch.empty(0))
+            has_targets = trains and loss_fn is not None
+            check_first = check_given(self.graph, captured, has_targets, first.device)
+        if not trains:
+            return SwapModel(self.given, self.plan, model, where, seed, check_first)
+        return SwapStep(self.given, self.plan, model, loss_fn, made, where, seed, check_first)
 
     def to_dict(self) -> dict[str, object]:
         """The figures of the plan as JSON-ready data."""

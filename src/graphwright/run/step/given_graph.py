@@ -22,7 +22,7 @@ from graphwright.errors import GraphwrightError, PlanMismatch
 from graphwright.ir import Graph, Role
 
 Capture = Callable[[Any], Graph]
-"""Captures what was given to `gw.compile` with an example of the batch."""
+"""Captures what was given to `gw.compile` or `SwapPlan.compile` with an example of the batch."""
 
 
 def check_given(
@@ -47,10 +47,11 @@ def _compare(graph: Graph, capture: Capture, example: Any) -> None:
         captured = capture(example)
     if captured.hash != graph.hash and captured.value_hash() != graph.value_hash():
         raise PlanMismatch(
-            "graph=... was not captured from this model, loss and optimizer: an operator, a shape "
+            "the graph was not captured from this model, loss and optimizer: an operator, a shape "
             "or an option such as betas or weight_decay differs. Give what it was captured from, "
-            "or capture and plan again. If the batch holds more than tensors, give an example of "
-            "it (batch=...) instead of the graph; check_graph=False trusts the graph as it is"
+            "or capture and plan again. If the batch holds more than tensors, give gw.compile an "
+            "example of it (batch=...) instead of the graph; check_graph=False trusts the graph "
+            "as it is"
         )
 
 

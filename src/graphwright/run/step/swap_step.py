@@ -10,7 +10,7 @@ as eager training does: `torch.manual_seed` before a step gives the same numbers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -48,7 +48,9 @@ class _Swapped:
         optimizer: torch.optim.Optimizer | None,
         device: torch.device,
         seed: int,
+        check_first: Callable[[Any], None] | None,
     ) -> None:
+        self._check_first = check_first
         self.graph, self.plan, self._model = given.graph, plan, model
         self.kept = kept_inputs(given.graph)
         whole = {name: tuple((0, n) for n in t.shape) for name, t in self.kept.items()}
@@ -84,6 +86,12 @@ class _Swapped:
         )
         return {name: self._executor.result(name) for name in results}
 
+    def _compare_first(self, batch: Any) -> None:
+        """Refuse what the graph was not captured from, where only a batch can show it."""
+        if self._check_first is not None:
+            self._check_first(batch)
+            self._check_first = None
+
     def _check(self) -> None:
         if self._is_lost:
             raise StepLost(
@@ -106,14 +114,16 @@ class SwapStep(_Swapped):
         optimizer: torch.optim.Optimizer | None,
         device: torch.device,
         seed: int = 0,
+        check_first: Callable[[Any], None] | None = None,
     ) -> None:
-        super().__init__(given, plan, model, loss_fn, optimizer, device, seed)
+        super().__init__(given, plan, model, loss_fn, optimizer, device, seed, check_first)
         self.optimizer, self.num_steps = optimizer, 0
         self._has_targets = loss_fn is not None
         self._options = [] if optimizer is None else fixed_options(optimizer)
 
     def __call__(self, batch: Any) -> Tensor:
         """Train on a batch and return the loss."""
+        self._compare_first(batch)
         named = name_batch(batch, self._has_targets)
         check_arguments(batch, self._has_targets, self.graph)
         check_batch(named, self.graph)
@@ -139,13 +149,15 @@ class SwapModel(_Swapped):
         model: nn.Module,
         device: torch.device,
         seed: int = 0,
+        check_first: Callable[[Any], None] | None = None,
     ) -> None:
-        super().__init__(given, plan, model, None, None, device, seed)
+        super().__init__(given, plan, model, None, None, device, seed, check_first)
 
     def __call__(self, *inputs: Any) -> Tensor | dict[str, Tensor]:
         """What the model returns for some inputs: a tensor, or several by name."""
         tree = inputs[0] if len(inputs) == 1 else inputs
         refuse_arrays("inputs", tree)
+        self._compare_first(tree)
         named = dict(named_tensors("inputs", tree))
         check_batch(named, self.graph)
         results = self._run(named)

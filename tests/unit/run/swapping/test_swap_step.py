@@ -212,6 +212,31 @@ def test_a_saved_plan_serves_another_machine_and_is_timed_for_it(tmp_path):
         gw.swap(graph, "1kB", plan=tmp_path / "plan.json")
 
 
+def test_what_the_graph_was_not_captured_from_is_refused():
+    model, batch, graph = small()
+    planned = gw.swap(graph, "20kB", search="greedy")
+    other = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+    decayed = {"weight_decay": 0.1}
+    for given, options in [
+        ((other, LOSS, torch.optim.SGD), {}),
+        ((model, nn.functional.multi_margin_loss, torch.optim.SGD), {}),
+        ((model, LOSS, torch.optim.SGD), decayed),
+        ((model, LOSS), {}),
+    ]:
+        with pytest.raises(PlanMismatch, match=r"not captured from this model|that optimizer"):
+            planned.compile(*given, optimizer_options=options, device="cpu")
+    trusted = planned.compile(other, LOSS, torch.optim.SGD, device="cpu", check_graph=False)
+    assert torch.isfinite(trusted(batch))
+
+
+def test_inference_of_another_model_or_mode_is_refused():
+    model, inputs = Residual().eval(), torch.randn(4, 3, 8, 8)
+    planned = gw.swap(gw.capture(model, inputs=inputs), "1MB", search="greedy")
+    with pytest.raises(PlanMismatch, match="not captured from this model"):
+        planned.compile(copy.deepcopy(model).train(), device="cpu")
+    assert planned.compile(model, device="cpu")(inputs).shape == (4, 5)
+
+
 def test_other_batches_are_refused():
     model, batch, graph = small()
     step = gw.swap(graph, "1MB", search="greedy").compile(
