@@ -36,7 +36,7 @@ def swap(
     ] = "lru,belady,greedy,random,genetic,pools",
     budget: Annotated[
         float, typer.Option(min=0, help="Seconds for random, genetic and pools together.")
-    ] = 30.0,
+    ] = 10.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random searches.")] = 0,
     batch_size: BatchSize = None,
     small: Small = False,
@@ -51,7 +51,7 @@ def swap(
 ) -> None:
     """Plan a step for less memory than it needs: what waits in host memory, and when it moves.
 
-    `graphwright swap rnn-8-8k --memory 16GB --cluster p3.2xlarge -o rnn.memory.json`
+    `graphwright swap alexnet --memory 1.2GB --cluster p3.2xlarge -o alexnet.memory.json`
     """
     outputs.check(output, outputs.PLANS)
     outputs.check(plot, outputs.PICTURES)
@@ -78,8 +78,18 @@ def _show(found: SwapPlan, model: str) -> None:
     from graphwright.plans import format_seconds
     from graphwright.report.tables import headed_plainly, number_column
 
-    console, figures = Console(), found.to_dict()
-    plan = found.plan
+    console = Console()
+    plan, (out, back) = found.plan, map(format_bytes, found.swapped)
+    needs, least = format_bytes(found.needs), format_bytes(found.least)
+    if not any(found.swapped):
+        console.print(
+            f"{model}: one step takes {format_seconds(found.time)} on {found.cluster.name} and "
+            f"fits into {format_bytes(plan.arena)}. There are {format_bytes(plan.capacity)}: "
+            f"nothing has to be swapped. With less --memory, down to {least} for the largest "
+            "operator, there is a plan that swaps",
+            highlight=False,
+        )
+        return
     title = f"{model}: one step in {format_bytes(plan.capacity)} on {found.cluster.name}"
     table = headed_plainly(
         "search", *map(number_column, ("time", "of the speed with unlimited memory")), title=title
@@ -91,10 +101,8 @@ def _show(found: SwapPlan, model: str) -> None:
             table.add_row(name, "-", "no plan")
     console.print(table)
     console.print(
-        f"needs {format_bytes(found.needs)} at once without swapping; the plan "
-        f"({plan.algorithm}) holds {format_bytes(plan.arena)}, swaps "
-        f"{format_bytes(int(str(figures['bytes_out'])))} out and "
-        f"{format_bytes(int(str(figures['bytes_in'])))} in",
+        f"needs {needs} at once without swapping, {least} for its largest operator; the plan "
+        f"({plan.algorithm}) holds {format_bytes(plan.arena)}, swaps {out} out and {back} in",
         highlight=False,
     )
     if found.interrupted:

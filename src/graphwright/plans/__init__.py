@@ -28,6 +28,7 @@ from graphwright.plans.memory import (
     SwapIn,
     SwapOut,
     retime,
+    swapped_bytes,
     verify_actions,
     verify_memory,
 )

@@ -13,4 +13,5 @@ from graphwright.plans.memory.plan import (
 )
 from graphwright.plans.memory.problem import MemoryProblem, Operator, Storage
 from graphwright.plans.memory.retime import retime
+from graphwright.plans.memory.swapped import swapped_bytes
 from graphwright.plans.memory.verify import verify_actions, verify_memory

@@ -33,6 +33,11 @@ class Storage:
     begins_on_host: bool = False
     ends: Ends = "free"
 
+    @property
+    def is_data(self) -> bool:
+        """Whether it is given to every iteration anew: the batch, learning rates."""
+        return self.begins_on_host and self.ends != "home"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:

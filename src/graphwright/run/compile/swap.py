@@ -25,11 +25,20 @@ from graphwright.memory import (
     GraphProblem,
     Planner,
     Progress,
+    check_searches,
     find_plan,
+    plan_without_swaps,
     problem_of,
     task_graph,
 )
-from graphwright.plans import MemoryPlan, parse_limit, retime, verify_actions, verify_memory
+from graphwright.plans import (
+    MemoryPlan,
+    parse_limit,
+    retime,
+    swapped_bytes,
+    verify_actions,
+    verify_memory,
+)
 from graphwright.run.step import SwapModel, SwapStep, check_given
 from graphwright.simulate import CostModel, Timeline, memory, schedule
 from graphwright.tasks import Costs
@@ -70,6 +79,16 @@ class SwapPlan:
     def needs(self) -> int:
         """Bytes that the step holds at once without swapping, in the order of the program."""
         return self.given.problem.held_at_once()
+
+    @property
+    def least(self) -> int:
+        """Bytes that the largest operator needs: with less memory there is no plan."""
+        return max(self.given.problem.needs, default=0)
+
+    @property
+    def swapped(self) -> tuple[int, int]:
+        """Bytes that leave for the host and return in a step; the batch's arrival is no return."""
+        return swapped_bytes(self.plan, self.given.problem)
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -145,20 +164,17 @@ class SwapPlan:
 
     def to_dict(self) -> dict[str, object]:
         """The figures of the plan as JSON-ready data."""
-        nbytes = {s.name: s.nbytes for s in self.given.problem.storages}
-        moved = {"out": 0, "in": 0}
-        for action in self.plan.actions:
-            if action.stream != "compute":
-                moved[action.stream] += nbytes[action.name]
+        bytes_out, bytes_in = self.swapped
         return {
             "cluster": self.cluster.name,
             "capacity": self.plan.capacity,
             "arena": self.plan.arena,
             "needs": self.needs,
+            "least": self.least,
             "time": self.time,
             "unlimited_time": self.unlimited,
-            "bytes_out": moved["out"],
-            "bytes_in": moved["in"],
+            "bytes_out": bytes_out,
+            "bytes_in": bytes_in,
             "residents": len(self.plan.residents),
             "algorithm": self.plan.algorithm,
             "seed": self.plan.seed,
@@ -187,9 +203,10 @@ def swap(
 
     `memory` is a size as "16GB", the device's own if not given, of which `reserve` is left for what
     kernels allocate themselves. `cluster` names the machine whose device and host link the times
-    are for; this machine if not given. `search` names one search or several, of which the best plan
-    is taken; those with a random part share `budget` seconds. Interrupted, the search returns the
-    best plan so far. `plan` is a saved plan to use instead; its times are predicted anew.
+    are for; this machine if not given. Where all fits, nothing is swapped or searched. `search`
+    names one search or several, of which the best plan is taken; those with a random part share
+    `budget` seconds. Interrupted, the search returns the best plan so far. `plan` is a saved plan
+    to use instead; its times are predicted anew.
 
     >>> step = gw.swap(graph, memory="2GB").compile(model, loss_fn, torch.optim.Adam)
     >>> for batch in loader:
@@ -207,10 +224,14 @@ def swap(
     if isinstance(budget, bool) or not budget >= 0:
         raise InvalidOption(f"budget={budget!r}: give seconds, from 0 upwards")
     searches = (search,) if isinstance(search, str) else tuple(search)
+    check_searches(searches)
+    planner = Planner(given.problem)
+    if (whole := plan_without_swaps(planner, capacity)) is not None:
+        verify_memory(whole, given.problem)
+        return SwapPlan(given=given, cluster=on, plan=whole)
     found = find_plan(
-        given.problem, capacity, searches=searches, budget=budget, seed=seed,
-        planner=Planner(given.problem),
-    )  # fmt: skip
+        given.problem, capacity, searches=searches, budget=budget, seed=seed, planner=planner
+    )
     verify_memory(found.plan, given.problem)
     return SwapPlan(
         given=given,

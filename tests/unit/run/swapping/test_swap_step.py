@@ -184,13 +184,13 @@ def test_an_interrupted_search_returns_its_best_plan(monkeypatch):
 
     monkeypatch.setitem(search.SEARCHES, "genetic", interrupt)
     _, _, graph = small()
-    found = gw.swap(graph, "20kB", budget=0.0)
+    found = gw.swap(graph, "6kB", budget=0.0)
     assert found.interrupted and found.plan.makespan > 0
 
 
 def test_saved_plans_run_for_their_graph_alone(tmp_path):
     model, batch, graph = small()
-    gw.swap(graph, "20kB", search="greedy").save(tmp_path / "plan.json")
+    gw.swap(graph, "6kB", search="greedy").save(tmp_path / "plan.json")
     step = gw.swap(graph, plan=tmp_path / "plan.json").compile(
         model, LOSS, torch.optim.SGD, device="cpu"
     )
@@ -202,9 +202,9 @@ def test_saved_plans_run_for_their_graph_alone(tmp_path):
 
 def test_a_saved_plan_serves_another_machine_and_is_timed_for_it(tmp_path):
     _, _, graph = small()
-    here = gw.swap(graph, "20kB", search="greedy")
+    here = gw.swap(graph, "6kB", search="greedy")
     here.save(tmp_path / "plan.json")
-    there = gw.swap(graph, "20kB", plan=tmp_path / "plan.json", cluster="p3.2xlarge")
+    there = gw.swap(graph, "6kB", plan=tmp_path / "plan.json", cluster="p3.2xlarge")
     assert there.plan.actions == here.plan.actions
     assert there.time != here.time and there.unlimited != here.unlimited
     assert there.timeline.schedule.end.max() == there.plan.makespan
@@ -214,7 +214,7 @@ def test_a_saved_plan_serves_another_machine_and_is_timed_for_it(tmp_path):
 
 def test_what_the_graph_was_not_captured_from_is_refused():
     model, batch, graph = small()
-    planned = gw.swap(graph, "20kB", search="greedy")
+    planned = gw.swap(graph, "6kB", search="greedy")
     other = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
     decayed = {"weight_decay": 0.1}
     for given, options in [
