@@ -38,6 +38,16 @@ def test_every_capacity_that_holds_one_operator_has_a_valid_plan(case):
     assert plan.makespan >= problem.compute_time
 
 
+@given(st.data(), st.sampled_from((0.3, 0.7, 1.0)))
+def test_a_step_may_begin_with_any_share_of_what_lasts(data, keep):
+    """A plan that begins with more than stays is none, or right."""
+    problem = random_problem(data.draw)
+    capacity = max(problem.needs) + data.draw(st.integers(0, 20))
+    plan = Planner(problem).plan(program_order(problem), capacity, Choice(keep=keep))
+    if plan is not None:
+        verify_memory(plan, problem)
+
+
 @given(planned())
 def test_the_planner_times_actions_as_the_simulator_does(case):
     problem, plan = case

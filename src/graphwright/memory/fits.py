@@ -24,7 +24,7 @@ def plan_without_swaps(planner: Planner, capacity: int) -> MemoryPlan | None:
     order, held = program_order(problem), problem.held_at_once()
     smaller = [room for share in SHARES if (room := int(share * held)) < capacity]
     for room in (*smaller, capacity):
-        passed = planner.time(order, room, Choice())
+        passed = planner.time(order, room, Choice(keep=1.0))
         if passed is None:
             continue
         plan = planner.unpack(passed, capacity, None, NOTHING_SWAPPED, None)

@@ -4,6 +4,10 @@ The first pass begins with nothing in memory. What lasts from step to step and i
 end may stay: the next pass begins with it (SwapAdvisor's double pass). Whatever does not end where
 it began leaves the set, so that after a few passes an iteration ends as it began. Beginning with
 nothing is always possible; of all that is possible the fastest is taken.
+
+Where every parameter is read once, as in inference, what is left at the end is what is read last,
+and all else would come in a row. With `Choice.keep` the first pass begins with a share of all that
+lasts, spread over the step, so that what has to come does so in equal parts.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ class Choice:
     `late` prefers gaps that were left lately, so that earlier ones serve what comes from the host.
     With a `lookahead` nothing is copied earlier than so many operators before it is needed.
     What takes less than the share `recompute` of the time of its copies is made again rather than
-    kept, if nobody reads it for longer than the share `gap` of the step.
+    kept, if nobody reads it for longer than the share `gap` of the step. The first pass begins with
+    residents in the share `keep` of the capacity.
     """
 
     policy: Policy = "cost"
@@ -50,6 +55,7 @@ class Choice:
     late: float = 0.1
     recompute: float = 0.0
     gap: float = 0.1
+    keep: float = 0.0
 
     def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         policy = ("cost", "belady", "lru").index(self.policy)
@@ -61,7 +67,8 @@ class Choice:
         if self.policy == "cost":
             words = f"pressure {self.pressure:.3g}"
         again = f", recompute {self.recompute:g}" if self.recompute else ""
-        return f"{self.policy}, {words}{again}"
+        kept = f", keep {self.keep:g}" if self.keep else ""
+        return f"{self.policy}, {words}{again}{kept}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +112,8 @@ class Planner:
 
     def __init__(self, problem: MemoryProblem) -> None:
         self.problem, self.arrays = problem, pack(problem)
+        self._is_read = np.zeros(len(self.arrays.nbytes), np.bool_)
+        self._is_read[self.arrays.reads] = True
         self._log = np.empty((0, kernel.LOG_FIELDS), np.int64)
         self._places = np.empty((0, 3), np.int64)
 
@@ -137,6 +146,9 @@ class Planner:
             order = extend_order(self.problem, order, choice.recompute, choice.gap)
         slots = _slots(self.arrays, pool)
         home = np.full(len(self.arrays.nbytes), -1, np.int64)
+        if choice.keep and pool is None:
+            home = self._side_by_side(self._spread(choice.keep * capacity))
+        starts_empty = not (home >= 0).any()
         best: Passed | None = None
         for number in range(PASSES):
             passed = self._run(order, capacity, choice, slots, home)
@@ -145,10 +157,11 @@ class Planner:
             ends_as_it_began = not (passed.home == -3).any()
             if ends_as_it_began and (best is None or passed.makespan <= best.makespan):
                 best = passed
-            if number and ends_as_it_began:
+            first_empty = starts_empty and not number
+            if not first_empty and ends_as_it_began:
                 break
             found = passed.home
-            if number:
+            if not first_empty:
                 home = np.where(found >= 0, found, -1)
             elif pool is None:
                 home = self._side_by_side(found <= -10)
@@ -206,6 +219,25 @@ class Planner:
             seed=seed,
             graph_hash=self.problem.graph_hash,
         )
+
+    def _spread(self, room: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """What lasts and fits into some room: first what is slow to copy for its size, then a share
+        of the rest, evenly in the order of the program."""
+        a = self.arrays
+        stays = np.zeros(len(a.nbytes), np.bool_)
+        lasting = np.flatnonzero(a.begins_on_host & (a.ends == 2) & self._is_read)
+        if not len(lasting):
+            return stays
+        is_small = a.in_time[lasting] <= 2 * a.in_time[lasting].min()
+        small, large = lasting[is_small], lasting[~is_small]
+        stays[small[np.cumsum(a.nbytes[small]) <= room]] = True
+        share = (room - a.nbytes[stays].sum()) / max(1, a.nbytes[large].sum())
+        spare = 0.0
+        for s in large.tolist():
+            spare += min(1.0, share) * a.nbytes[s]
+            if spare >= a.nbytes[s]:
+                stays[s], spare = True, spare - a.nbytes[s]
+        return stays
 
     def _side_by_side(self, stays: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
         """Offsets of residents from the bottom of memory on, without gaps."""

@@ -42,6 +42,7 @@ CHOICES = tuple(
     for pressure in PRESSURES
     for recompute, gap in ((0.0, 0.1), (RECOMPUTE, 0.1), (RECOMPUTE, 0.2), (0.3, 0.1))
 )
+KEEPS = tuple(Choice(keep=keep) for keep in (0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95))
 ROOMS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the capacity that local orders take to be there."""
 
@@ -202,7 +203,7 @@ def _greedy(search: _Search) -> None:
             for choice in (Choice(), Choice(recompute=RECOMPUTE))
         ]
         order = min(first, key=lambda individual: individual.time).order
-        for choice in CHOICES:
+        for choice in (*CHOICES, *KEEPS):
             search.try_one("greedy", order, choice, capacity=capacity)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from graphwright.memory import Choice, Planner, find_plan, plan_without_swaps, program_order, search
-from graphwright.plans import swapped_bytes, verify_memory
+from graphwright.plans import MemoryProblem, Operator, Storage, swapped_bytes, verify_memory
 from memory_problems import figure_41
 
 
@@ -43,3 +43,24 @@ def test_where_all_fits_data_alone_moves():
     verify_memory(plan, lasting)
     assert swapped_bytes(plan, lasting) == (0, 0) and plan.arena <= room
     assert plan_without_swaps(Planner(lasting), max(lasting.needs)) is None
+
+
+def test_parameters_that_are_read_once_come_in_equal_parts():
+    """A chain with room for three quarters of its weights: the others come while operators run.
+
+    Copies take 100, operators 120; with what is left at the end of a step as residents it is 279.
+    """
+    n = 40
+    weights = [
+        Storage(name=f"w{i}", nbytes=10, out_time=10, in_time=10, begins_on_host=True, ends="home")
+        for i in range(n)
+    ]
+    values = [Storage(name=f"a{i}", nbytes=3, out_time=1, in_time=1) for i in range(n)]
+    operators = [
+        Operator(name=f"op{i}", reads=(i, n + i - 1) if i else (i,), makes=(n + i,), duration=3)
+        for i in range(n)
+    ]
+    problem = MemoryProblem(operators=tuple(operators), storages=(*weights, *values))
+    found = find_plan(problem, 300 + 30, searches=("greedy",))
+    verify_memory(found.plan, problem)
+    assert found.plan.makespan <= 1.6 * problem.compute_time
