@@ -10,7 +10,9 @@ as eager training does: `torch.manual_seed` before a step gives the same numbers
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,7 +31,8 @@ from graphwright.aten import (
 from graphwright.errors import BatchMismatch, StepLost
 from graphwright.ir import Graph, Role
 from graphwright.memory import GraphProblem
-from graphwright.plans import MemoryPlan
+from graphwright.plans import MemoryPlan, Mesh, replicated
+from graphwright.run.checkpoint import Shard
 from graphwright.run.program import SwapExecutor
 from graphwright.run.step.batch import check_arguments, name_batch
 from graphwright.run.step.held import kept_inputs
@@ -95,7 +98,8 @@ class _Swapped:
     def _check(self) -> None:
         if self._is_lost:
             raise StepLost(
-                "an earlier step failed halfway, so the parameters are gone; compile the plan again"
+                "an earlier step failed halfway, so the parameters are gone; load a checkpoint, or "
+                "compile the plan again"
             )
 
     def __repr__(self) -> str:
@@ -117,7 +121,7 @@ class SwapStep(_Swapped):
         check_first: Callable[[Any], None] | None = None,
     ) -> None:
         super().__init__(given, plan, model, loss_fn, optimizer, device, seed, check_first)
-        self.optimizer, self.num_steps = optimizer, 0
+        self.optimizer, self.num_steps, self.seed = optimizer, 0, seed
         self._has_targets = loss_fn is not None
         self._options = [] if optimizer is None else fixed_options(optimizer)
 
@@ -137,6 +141,34 @@ class SwapStep(_Swapped):
         results = self._run({**named, **rates})
         self.num_steps += 1
         return results[self.graph.outputs[0]]
+
+    def save(self, directory: str | os.PathLike[str], *, keep: int | None = None) -> Path:
+        """Write a checkpoint, complete or not there at all.
+
+        It loads under any memory plan of the graph, and into the steps of `gw.compile`.
+        """
+        from graphwright.run.checkpoint import save
+
+        self._check()
+        held = {name: self._executor.take(name) for name in self.kept}
+        extra = {"num_steps": self.num_steps, "seed": self.seed, "graph": self.graph.hash}
+        return save(directory, self.num_steps, self._shards(held), extra=extra, keep=keep)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read a checkpoint, or the newest one in a folder, whatever plan wrote it."""
+        from graphwright.run.checkpoint import load_step
+
+        read = {name: self._executor.room_for(name) for name in self.kept}
+        self.num_steps, self.seed = load_step(path, self._shards(read))
+        self._executor.restart(read)
+        self._is_lost = False
+
+    def _shards(self, whole: Mapping[str, Tensor]) -> dict[str, Shard]:
+        here = replicated(Mesh((0,), ()))
+        return {
+            name: Shard(name=name, type=type, sharding=here, local=whole[name])
+            for name, type in self.kept.items()
+        }
 
 
 class SwapModel(_Swapped):

@@ -8,9 +8,9 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import capture
-from graphwright.errors import BatchMismatch, PlanMismatch
+from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
 from graphwright.memory import Choice, Planner, early_order
-from graphwright.plans import MemoryTooSmall
+from graphwright.plans import MemoryTooSmall, make_plan
 from graphwright.run.program.swapping import arena
 
 torch.set_num_threads(1)
@@ -235,6 +235,65 @@ def test_inference_of_another_model_or_mode_is_refused():
     with pytest.raises(PlanMismatch, match="not captured from this model"):
         planned.compile(copy.deepcopy(model).train(), device="cpu")
     assert planned.compile(model, device="cpu")(inputs).shape == (4, 5)
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_a_checkpoint_goes_on_to_the_last_bit_under_another_plan(tmp_path, kind):
+    torch.manual_seed(0)
+    model, batch = kind(), BATCHES[kind]()
+    graph = gw.capture(model, LOSS, batch, optimizer=torch.optim.Adam)
+    whole = gw.swap(graph, "1GB")
+    room = (whole.least + whole.needs) // 2
+
+    def compiled(planned):
+        return planned.compile(copy.deepcopy(model), LOSS, torch.optim.Adam, device="cpu")
+
+    first, other = compiled(gw.swap(graph, room, search="greedy")), compiled(whole)
+    other(batch)  # other values, and tensors left in its memory
+    for number in range(2):
+        torch.manual_seed(number)
+        first(batch)
+    first.save(tmp_path)
+    saved = first.values()
+    other.load(tmp_path)
+    assert other.num_steps == 2
+    assert all(torch.equal(value, saved[name]) for name, value in other.values().items())
+    for number in range(2):
+        torch.manual_seed(number)
+        loss = first(batch)
+        torch.manual_seed(number)
+        assert torch.equal(loss, other(batch))
+    first.load(tmp_path)
+    assert all(torch.equal(value, saved[name]) for name, value in first.values().items())
+    plain = gw.compile(
+        make_plan(graph, gw.cluster("local:1"), {}), model, LOSS, torch.optim.Adam, graph=graph
+    )
+    plain.load(tmp_path)
+    assert all(torch.equal(value, saved[name]) for name, value in plain.values().items())
+
+
+def test_a_step_that_failed_halfway_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
+    model, batch, graph = small()
+    step = gw.swap(graph, "6kB", search="greedy").compile(
+        model, LOSS, torch.optim.SGD, device="cpu"
+    )
+    step.save(tmp_path)
+    wanted, run = step(batch), step._executor._compute
+    calls = iter(range(100))
+
+    def fail(action):
+        if next(calls) == 5:
+            raise MemoryError
+        run(action)
+
+    monkeypatch.setattr(step._executor, "_compute", fail)
+    with pytest.raises(MemoryError):
+        step(batch)
+    with pytest.raises(StepLost, match="load a checkpoint"):
+        step(batch)
+    monkeypatch.undo()
+    step.load(tmp_path)
+    assert torch.equal(step(batch), wanted)
 
 
 def test_other_batches_are_refused():

@@ -51,6 +51,15 @@ class SwapExecutor:
             if name in self.plan.residents:
                 self._on_device(name).copy_(value)
 
+    def restart(self, values: Mapping[str, Tensor]) -> None:
+        """Give values for all that lives between iterations, whatever the one before has left."""
+        self.places = dict(self.plan.residents)
+        self.give(values)
+
+    def room_for(self, name: str) -> Tensor:
+        """An empty tensor in host memory for a value that lives between iterations."""
+        return torch.empty_like(self.host.view(self.layouts[name], name), pin_memory=False)
+
     def take(self, name: str) -> Tensor:
         """The latest value of a storage, wherever it is; valid until the next iteration."""
         if name in self.places:
