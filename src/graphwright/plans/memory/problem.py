@@ -15,6 +15,7 @@ between them: who reads a parameter comes before who writes it, and random opera
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -70,9 +71,22 @@ class MemoryProblem:
 
     @cached_property
     def needs(self) -> tuple[int, ...]:
-        """Bytes that each operator needs at once."""
+        """Bytes that each operator needs at once.
+
+        What it makes first counts nothing where it takes the place of what nobody else reads.
+        """
         nbytes = [s.nbytes for s in self.storages]
-        return tuple(sum(nbytes[s] for s in (*op.reads, *op.makes)) for op in self.operators)
+        num_readers = Counter(s for op in self.operators for s in op.reads)
+        needs = []
+        for op in self.operators:
+            total = sum(nbytes[s] for s in (*op.reads, *op.makes))
+            if op.over is not None and op.makes and num_readers[op.over] == 1:
+                over = self.storages[op.over]
+                is_free = not over.begins_on_host and over.ends == "free"
+                if is_free and over.nbytes == nbytes[op.makes[0]]:
+                    total -= over.nbytes
+            needs.append(total)
+        return tuple(needs)
 
     @cached_property
     def compute_time(self) -> int:
