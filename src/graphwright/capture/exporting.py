@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,11 +135,29 @@ class _Reading:
                 f"{node.target} in the exported model gives no tensor; shapes and control flow "
                 "that depend on values cannot be optimised"
             )
-        inputs, attrs = split_arguments(overload, bind_arguments(overload, node.args, node.kwargs))
-        read = [None if i is None else self.names[i] for i in inputs]  # type: ignore[index]
+        arguments = bind_arguments(overload, node.args, node.kwargs)
+        if sum(isinstance(a, list | tuple) and any(isinstance(i, fx.Node) for i in a)
+               for a in arguments.values()) > 1:  # fmt: skip
+            raise UnsupportedModel(
+                f"{overload} takes several lists of tensors, which a graph does not tell apart; "
+                "write this layer in simpler operators"
+            )
+        overload = _for_numbers(overload, arguments)
+        inputs, attrs = split_arguments(overload, arguments)
+        read = [self._read(i, inputs) for i in inputs]
         types = [tensor_type(v) for v in values]
         made = self.build.add(op_name(overload), read, attrs, types)
         self.names[node] = made[0] if isinstance(value, Tensor) else made
+
+    def _read(self, given: Any, inputs: Sequence[Any]) -> str | None:
+        """The name of an argument; a number in the place of a tensor is a constant."""
+        if given is None or isinstance(given, fx.Node):
+            return None if given is None else self.names[given]
+        other = next(i.meta["val"] for i in inputs if isinstance(i, fx.Node))
+        held = torch.tensor(given, dtype=torch.result_type(other, given))
+        name = f"number.{len(self.weights)}"
+        self.weights[name] = held
+        return self.build.add_input(name, tensor_type(held), Role.CONSTANT)
 
     def _exported(self, node: fx.Node) -> Exported:
         signature = self.program.graph_signature
@@ -163,6 +181,16 @@ class _Reading:
             in_spec=in_spec,
             out_spec=out_spec,
         )
+
+
+def _for_numbers(
+    overload: torch._ops.OpOverload, arguments: Mapping[str, Any]
+) -> torch._ops.OpOverload:
+    """The overload for a number, `mul.Scalar`, where one is given in the place of a tensor."""
+    other = arguments.get("other")
+    if overload._overloadname != "Tensor" or not isinstance(other, int | float):
+        return overload
+    return getattr(overload.overloadpacket, "Scalar", overload)
 
 
 def op_name(overload: torch._ops.OpOverload) -> str:

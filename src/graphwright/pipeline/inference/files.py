@@ -21,7 +21,7 @@ from graphwright.capture import arguments_of
 from graphwright.errors import GraphFileError, InvalidOption
 from graphwright.files import read_whole, write_atomically
 from graphwright.ir import Graph, from_json, to_json
-from graphwright.pipeline.inference.module import Nested, program_of
+from graphwright.pipeline.inference.module import Nested, program_of, shapes_of
 
 FORMAT = {"format": "graphwright optimized", "version": 1}
 
@@ -77,6 +77,7 @@ def load(path: Path) -> tuple[Nested, Graph, dict[str, Any]]:
         body = Nested(
             program_of(graph, weights),
             tuple(document["read"]),
+            shapes_of(graph),
             tuple((kind, what) for kind, what in json.loads(document["results"])),
             pytree.treespec_loads(document["in_spec"]),
             pytree.treespec_loads(document["out_spec"]),

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.aten import join_arguments, overload_of
 from graphwright.errors import InvalidBatch
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, Role
 
 IN_PLACE = {
     "aten.relu": "aten.relu_",
@@ -61,7 +61,7 @@ def program_of(graph: Graph, weights: Mapping[str, Tensor]) -> fx.GraphModule:
 
 def _call(program: fx.Graph, graph: Graph, node: Node, values: Mapping[str, fx.Node]) -> fx.Node:
     inputs: list[Any] = [None if name is None else values[name] for name in node.inputs]
-    if node.op == "aten.view":  # a graph has no strides, so a view may have to copy
+    if node.op in ("aten.view", "aten._unsafe_view"):  # no strides: a view may have to copy
         return program.call_function(
             torch.ops.aten.reshape.default,
             (inputs[0], list(node.attrs["size"])),  # type: ignore[arg-type]
@@ -102,14 +102,16 @@ Result = tuple[str, Any]
 class Nested(nn.Module):
     """Calls a flat program with nested arguments, and nests its results.
 
-    `read` are the numbers of the arguments that the program takes, in order. With `channels_last`,
-    images and kernels lie so in memory within the program; what goes in and comes out does not.
+    `read` are the numbers of the arguments that the program takes, in order, and `shapes` what they
+    have to be like: sizes in the program are those of the example. With `channels_last`, images and
+    kernels lie so in memory within the program; what goes in and comes out does not.
     """
 
     def __init__(
         self,
         program: fx.GraphModule,
         read: tuple[int, ...],
+        shapes: tuple[tuple[int, ...], ...],
         results: tuple[Result, ...],
         in_spec: pytree.TreeSpec,
         out_spec: pytree.TreeSpec,
@@ -118,7 +120,7 @@ class Nested(nn.Module):
     ) -> None:
         super().__init__()
         self.program, self.channels_last = program, channels_last
-        self.read, self.results = read, results
+        self.read, self.shapes, self.results = read, shapes, results
         self.in_spec, self.out_spec = in_spec, out_spec
         positional = pytree.tree_structure(((0,) * len(read), {}))
         self._is_flat = positional == in_spec and read == tuple(range(len(read)))
@@ -136,6 +138,12 @@ class Nested(nn.Module):
                     "the model as with the example, or optimise it with one like this"
                 )
         given = [flat[n] for n in self.read]
+        for n, tensor, shape in zip(self.read, given, self.shapes, strict=True):
+            if tensor.shape != shape:
+                raise InvalidBatch(
+                    f"argument {n} has shape {list(tensor.shape)}, but {list(shape)} in the "
+                    "example; optimise the model with an example of this shape"
+                )
         if self.channels_last:
             given = [laid_out(t, torch.channels_last) for t in given]
         made = self.program(*given)
@@ -148,14 +156,27 @@ class Nested(nn.Module):
         return pytree.tree_unflatten(results, self.out_spec)
 
 
+def shapes_of(graph: Graph) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the inputs of a graph that are no weights."""
+    inputs = (graph.tensors[name] for name in graph.inputs)
+    return tuple(tensor.type.shape for tensor in inputs if tensor.role is Role.INPUT)
+
+
 def in_channels_last(body: Nested) -> Nested:
     """The same program over images whose channels are last in memory."""
     program = copy.deepcopy(body.program)
     for module in program.modules():
         for name, weight in module.named_buffers(recurse=False):
             module.register_buffer(name, laid_out(weight, torch.channels_last))
-    made = Nested(program, body.read, body.results, body.in_spec, body.out_spec, channels_last=True)
-    return made.eval()
+    return Nested(
+        program,
+        body.read,
+        body.shapes,
+        body.results,
+        body.in_spec,
+        body.out_spec,
+        channels_last=True,
+    ).eval()
 
 
 def laid_out(tensor: Tensor, layout: torch.memory_format) -> Tensor:
