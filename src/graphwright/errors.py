@@ -282,7 +282,7 @@ class InvalidTaskGraph(GraphwrightError):
 class InvalidProgram(GraphwrightError):
     """A program breaks a rule, or the programs of several ranks do not fit together.
 
-    `rule` names the rule (the table is in `graphwright.plans.verify_program`), `rank` the program.
+    `rule` names the rule (the table is in `plans.programs.verify_program`), `rank` the program.
     What `lower` makes is always valid, so this one was changed by hand or by a pass. Print the
     program (``print(lower(graph, plan).program(rank))``) and look around the instruction.
     """

@@ -67,3 +67,4 @@ from graphwright.partition.space import (
     random_strategy,
     typical,
 )
+from graphwright.partition.tiling import TilingPlan, plan_tilings

@@ -42,34 +42,34 @@ from graphwright.plans.plan import (
     check_strategy,
     make_plan,
 )
-from graphwright.plans.program import (
+from graphwright.plans.programs import (
+    Assemble,
     Call,
     Collective,
+    Concat,
     Constant,
     Cut,
     Exchange,
+    Fetch,
     Instruction,
     Operand,
-    Program,
-    Rows,
-    Together,
-    Wait,
-    values_made,
-    values_read,
-)
-from graphwright.plans.segments import (
-    Assemble,
-    Concat,
-    Fetch,
     Piece,
+    Program,
     Reduce,
     Ref,
+    Rows,
     Segment,
     SegmentGraph,
     SegmentStep,
     Share,
+    Together,
+    Wait,
     refs_made,
     refs_read,
+    values_made,
+    values_read,
+    verify_program,
+    verify_programs,
 )
 from graphwright.plans.sharding import (
     Box,
@@ -99,5 +99,3 @@ from graphwright.plans.strategy import (
     parse_choice,
 )
 from graphwright.plans.taskgraph import CATEGORIES, KINDS, SWAPS, Ints, TaskGraph, Values
-from graphwright.plans.verify_program import verify_program
-from graphwright.plans.verify_programs import verify_programs

@@ -10,7 +10,7 @@ from typing import Any
 from graphwright.arrays.expression import Expression, Output
 from graphwright.ir import Graph, GraphBuilder
 from graphwright.lower import cut_into_segments, lower
-from graphwright.partition.tiling import plan_tilings
+from graphwright.partition import plan_tilings
 from graphwright.plans import Plan, SegmentGraph, Sharding
 from graphwright.tasks import Move
 

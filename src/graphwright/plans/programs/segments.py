@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphwright.ir import TensorType
-from graphwright.plans.program import Call, Constant, Cut
+from graphwright.plans.programs.program import Call, Constant, Cut
 from graphwright.plans.sharding import Box, Sharding
 
 Ref = tuple[int, int]

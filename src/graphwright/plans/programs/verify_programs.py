@@ -16,9 +16,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from graphwright.plans.program import Collective, Exchange, Instruction, Program, Shape, Together
+from graphwright.plans.programs.program import (
+    Collective,
+    Exchange,
+    Instruction,
+    Program,
+    Shape,
+    Together,
+)
+from graphwright.plans.programs.verify_program import ProgramCheck, fail, shape_of
 from graphwright.plans.sharding import boxes
-from graphwright.plans.verify_program import ProgramCheck, fail, shape_of
 
 Key = tuple[object, ...]
 """What all ranks that take part in a transfer call it."""

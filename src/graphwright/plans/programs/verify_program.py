@@ -21,7 +21,7 @@ from typing import NoReturn
 import numpy as np
 
 from graphwright.errors import InvalidProgram
-from graphwright.plans.program import (
+from graphwright.plans.programs.program import (
     Call,
     Collective,
     Constant,
