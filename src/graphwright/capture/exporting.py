@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,8 @@ def export(model: nn.Module, inputs: Any) -> Exported:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            program = torch.export.export(model, args, kwargs).run_decompositions({})
+            with without_cache(model):
+                program = torch.export.export(model, args, kwargs).run_decompositions({})
         except Exception as error:
             first = str(error).strip().splitlines()
             raise UnsupportedModel(
@@ -63,6 +65,21 @@ def export(model: nn.Module, inputs: Any) -> Exported:
                 "does not depend on values, and example inputs that fit it"
             ) from error
     return _Reading(program).run()
+
+
+@contextmanager
+def without_cache(model: nn.Module) -> Iterator[None]:
+    """Have a language model of transformers return no cache of keys, which is no tensor."""
+    config = getattr(model, "config", None)
+    used = getattr(config, "use_cache", None)
+    if not isinstance(used, bool):
+        yield
+        return
+    config.use_cache = False  # type: ignore[union-attr]
+    try:
+        yield
+    finally:
+        config.use_cache = used  # type: ignore[union-attr]
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -263,3 +263,71 @@ def test_channels_last_changes_nothing_but_memory(tmp_path):
     again = load_optimized(tmp_path / "last.pt")
     assert again.body.channels_last
     torch.testing.assert_close(again(IMAGE), made, rtol=1e-12, atol=1e-12)
+
+
+# -- models as libraries have them -----------------------------------------------------------------
+
+
+class Numbers(nn.Module):
+    """Numbers where operators expect tensors."""
+
+    def forward(self, x):
+        return (torch.sigmoid(x) * 2.5 + 1) / 3 + (x > 0) + torch.maximum(1 - x, x * 0.1)
+
+
+def test_numbers_in_the_place_of_tensors():
+    model, x = Numbers(), torch.randn(3, 4, dtype=torch.float64)
+    result, _ = optimized(model, x)
+    same(model, result, x)
+
+
+def test_infinities_at_the_same_places_are_the_same():
+    class Logarithm(nn.Module):
+        def forward(self, x):
+            return torch.log(F.relu(x)), torch.sqrt(x)
+
+    x = torch.randn(8, 8, dtype=torch.float64)
+    assert optimized(Logarithm(), x)[0].report.difference == 0.0
+
+
+def test_few_digits_do_not_excuse_other_results():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)).bfloat16()
+    with pytest.raises(ResultsDiffer, match="more than 1e-01"):
+        gw.optimize(model, torch.randn(64, 8, dtype=torch.bfloat16), prices=flops)
+
+
+def test_inputs_of_other_shapes_are_refused():
+    class Lower(nn.Module):
+        def forward(self, x):
+            return F.relu(x)[:, x.shape[1] // 2 :]
+
+    result, _ = optimized(Lower(), torch.rand(2, 6, dtype=torch.float64))
+    with pytest.raises(InvalidBatch, match=r"argument 0 has shape \[2, 8\], but \[2, 6\]"):
+        result(torch.rand(2, 8, dtype=torch.float64))
+
+
+def test_layers_with_two_lists_of_tensors_are_refused():
+    with pytest.raises(UnsupportedModel, match="several lists of tensors"):
+        gw.optimize(nn.LSTM(4, 4).eval(), torch.randn(2, 3, 4), prices=flops)
+
+
+def test_caches_of_language_models_are_left_out():
+    class Config:
+        use_cache = True
+
+    class Cache:
+        """No tensor, and nothing that torch.export knows."""
+
+    class Language(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config, self.linear = Config(), nn.Linear(4, 4, dtype=torch.float64)
+
+        def forward(self, x):
+            y = self.linear(x)
+            return (y, Cache()) if self.config.use_cache else (y,)
+
+    model, x = Language(), torch.rand(2, 4, dtype=torch.float64)
+    result, _ = optimized(model, x)
+    assert model.config.use_cache
+    torch.testing.assert_close(result(x)[0], model(x)[0])

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from graphwright.aten import call
-from graphwright.capture import Exported, export
+from graphwright.capture import Exported, export, without_cache
 from graphwright.errors import GraphwrightError, InvalidOption
 from graphwright.ir import Graph
 from graphwright.machine import cluster
@@ -290,7 +290,7 @@ def _checked(
     worst = 0.0
     generator = torch.Generator().manual_seed(seed)
     for given in (inputs, pytree.tree_map(lambda x: _like(x, generator), inputs)):
-        with torch.no_grad():
+        with torch.no_grad(), without_cache(model):
             wanted, made = (pytree.tree_leaves(call(m, given)) for m in (model, body))
         for a, b in zip(wanted, made, strict=True):
             if isinstance(a, Tensor):
