@@ -62,6 +62,11 @@ class Level:
         share = check_share(self.efficiency, f"{place}: efficiency")
         object.__setattr__(self, "efficiency", share)
 
+    @property
+    def rate(self) -> float:
+        """The bytes/s that transfers reach."""
+        return self.bandwidth * self.efficiency
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
@@ -134,7 +139,7 @@ class Topology:
         self.num_devices = prod(counts)
         self.strides = tuple(prod(counts[depth + 1 :]) for depth in range(len(counts)))
         self.bandwidths = tuple(
-            min(level.bandwidth for level in levels[depth:]) for depth in range(len(levels))
+            min(level.rate for level in levels[depth:]) for depth in range(len(levels))
         )
         offset = self.num_devices
         offsets = []
@@ -291,7 +296,7 @@ class Topology:
         bandwidths = np.zeros(self.num_resources)
         ends = (*self.offsets[1:], self.link_offset)
         for level, start, end in zip(self.levels, self.offsets, ends, strict=True):
-            bandwidths[start:end] = level.bandwidth * level.efficiency
+            bandwidths[start:end] = level.rate
         for number, link in enumerate(self.links):
             start = self.link_offset + 2 * number
             bandwidths[start : start + 2] = link.bandwidth

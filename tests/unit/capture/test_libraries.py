@@ -148,7 +148,7 @@ def numbered(y: Tensor) -> Tensor:
 
 
 def distributed(y: Tensor) -> Tensor:
-    return torch.distributions.Normal(y, y.exp()).log_prob(y + 1)
+    return torch.distributions.Normal(y, y.exp(), validate_args=True).log_prob(y + 1)
 
 
 @pytest.mark.parametrize("function", [asserted, finite, numbered, distributed])

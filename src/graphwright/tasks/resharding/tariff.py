@@ -129,6 +129,6 @@ def _ports(cluster: Cluster) -> Floats:
             if first != second:
                 ways_in[[first, second]] += link.bandwidth
                 latency = min(latency, link.latency)
-        own = level.bandwidth / level.count if level.shared else level.bandwidth
+        own = level.rate / level.count if level.shared else level.rate
         ports.append((own + ways_in.max(), latency, float(stride)))
     return np.array(ports)

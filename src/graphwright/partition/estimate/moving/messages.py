@@ -133,7 +133,7 @@ def new_machine(cluster: Cluster, ports: NDArray[np.float64]) -> Machine:
     for depth, (level, record) in enumerate(zip(cluster.levels, m["levels"], strict=False)):
         members = cluster.num_devices // cluster.strides[depth]
         record["members"], record["offset"], record["shared"] = level.count, offset, level.shared
-        record["bandwidth"] = min(inner.bandwidth for inner in cluster.levels[depth:])
+        record["bandwidth"] = min(inner.rate for inner in cluster.levels[depth:])
         record["latency"], record["port"] = level.latency, ports[depth, 0]
         record["stride"] = cluster.strides[depth]
         offset += members // level.count if level.shared else 2 * members
