@@ -46,6 +46,16 @@ def random_graph(rule: Rule, rng: np.random.Generator):
     return tuple(outputs), shapes
 
 
+def fitting(graph, item, shapes):
+    """Where a substitution fits, and splits behind it still know where their input was joined."""
+    return [
+        (match, more)
+        for match in matches(graph, item)
+        if (more := place(match, shapes)) is not None
+        and shapes_of(apply(graph, match), more) is not None
+    ]
+
+
 def same_values(before, after, shapes, rng) -> None:
     values = random_tensors(shapes, rng)
     made = run_kernels([*before, *after], values, shapes)
@@ -64,9 +74,7 @@ def test_every_rule_keeps_the_values(chunk):
         if rule.substitution.is_reversible:
             directions.append(rule.substitution.reversed())
         for direction in directions:
-            places = [
-                (m, p) for m in matches(graph, direction) if (p := place(m, shapes)) is not None
-            ]
+            places = fitting(graph, direction, shapes)
             if direction is rule.substitution:
                 assert places, f"{rule} does not apply to {graph} of {shapes}"
             if not places:
@@ -92,7 +100,7 @@ def test_any_sequence_of_rules_keeps_the_values(seed):
             item = rules[number].substitution
             if item.is_reversible and rng.random() < 0.5:
                 item = item.reversed()
-            places = [(m, p) for m in matches(graph, item) if (p := place(m, shapes)) is not None]
+            places = fitting(graph, item, shapes)
             if places:
                 match, more = places[rng.integers(len(places))]
                 graph, shapes = apply(graph, match), dict(more)
