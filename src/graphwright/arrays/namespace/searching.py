@@ -15,6 +15,7 @@ from graphwright.arrays.namespace.reductions import all as all_of
 from graphwright.arrays.namespace.reductions import any as any_of
 from graphwright.arrays.namespace.reductions import max as greatest
 from graphwright.arrays.namespace.reductions import min as least
+from graphwright.arrays.namespace.reductions import reduced_shape
 from graphwright.arrays.namespace.reductions import sum as sum_of
 from graphwright.arrays.namespace.shapes import (
     axis_of,
@@ -174,33 +175,46 @@ def nanquantile(
 
 def percentile(x: Any, q: Any, /, *, axis: int | None = None, method: str = "linear") -> Array:
     """Quantiles in per cent."""
-    return quantile(x, np.true_divide(q, 100), axis=axis, method=method)
+    given = asarray(x)
+    hundred = given.dtype.type(100) if given.dtype.kind == "f" else 100
+    return quantile(given, np.asarray(np.true_divide(q, hundred)), axis=axis, method=method)
 
 
 def median(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """The middle element along a dim, or the mean of the two in the middle."""
-    return quantile(x, 0.5, axis=axis, keepdims=keepdims)
+    given, d, lines = _lines(x, axis)
+    dtype = np.float64 if lines.dtype.kind in "iub" else lines.dtype
+    made = batch("median", [lines], lines.ndim - 1, lines.shape[:-1], dtype)
+    return reshape(made, reduced_shape(given.shape, d, True)) if keepdims else made
+
+
+def _lines(x: Any, axis: int | None) -> tuple[Array, tuple[int, ...], Array]:
+    """The array, the dims that a statistic is taken along, and these as lines, in the last dim."""
+    given = asarray(x)
+    if axis is None:
+        return given, tuple(range(given.ndim)), reshape(given, (-1,))
+    d = axis_of(axis, given.ndim)
+    return given, (d,), moveaxis(given, d, -1)
 
 
 def _quantile(
     x: Any, q: Any, axis: int | None, method: str, keepdims: bool, ignore_nan: bool
 ) -> Array:
-    given, levels = asarray(x), np.asarray(q, dtype=np.float64)
-    ndim = given.ndim
-    d = 0 if axis is None else axis_of(axis, ndim)
-    lines = moveaxis(reshape(given, (-1,)) if axis is None else given, d, -1)
+    given, dims, lines = _lines(x, axis)
+    weak = type(q) in (int, float) and lines.dtype.kind == "f"
+    levels = np.asarray(q, dtype=lines.dtype if weak else None)
+    levels = levels if levels.dtype.kind == "f" else levels.astype(np.float64)
     if lines.dtype.kind in "iub":
         lines = cast(lines, np.float64)
     names: dict[str, Attr] = {"method": method, "ignore_nan": ignore_nan}
     spread = np.broadcast_to(levels.reshape(-1), (*lines.shape[:-1], levels.size))
     shape = (*lines.shape[:-1], levels.size)
-    made = batch(
-        "quantile_lines", [lines, wrap(spread)], lines.ndim - 1, shape, lines.dtype, **names
-    )
+    dtype = np.quantile(np.ones(1, lines.dtype), levels.reshape(-1), method=method).dtype  # type: ignore[call-overload]
+    names["wanted"] = dtype.name
+    made = batch("quantile_lines", [lines, wrap(spread)], lines.ndim - 1, shape, dtype, **names)
     made = reshape(moveaxis(made, -1, 0), (*levels.shape, *lines.shape[:-1]))
     if keepdims:
-        kept = tuple(1 if axis is None or n == d else s for n, s in enumerate(given.shape))
-        made = reshape(made, (*levels.shape, *kept))
+        made = reshape(made, (*levels.shape, *reduced_shape(given.shape, dims, True)))
     return made
 
 

@@ -53,13 +53,21 @@ def running(x: Block, *, function: Any) -> Block:
     return made
 
 
-def quantile_lines(x: Block, q: Block, *, method: str, ignore_nan: bool) -> Block:
+def median(x: Block) -> Block:
+    """The median of each line along the last dim."""
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], np.nan, np.result_type(x.dtype, np.float16))
+    return np.asarray(np.median(x, axis=-1))
+
+
+def quantile_lines(x: Block, q: Block, *, method: str, ignore_nan: bool, wanted: str) -> Block:
     """Quantiles of each line along the last dim; all lines have the same ones."""
     function: Any = np.nanquantile if ignore_nan else np.quantile
     if not q.size:
-        return np.empty(q.shape, x.dtype)
+        return np.empty(q.shape, wanted)
     levels = q.reshape(-1, q.shape[-1])[0]
-    return np.moveaxis(np.asarray(function(x, levels, axis=-1, method=method)), 0, -1)
+    made = np.asarray(function(x, levels, axis=-1, method=method), dtype=wanted)
+    return np.moveaxis(made, 0, -1)
 
 
 def scatter(x: Block, places: Block, values: Block, *, function: Any) -> Block:
