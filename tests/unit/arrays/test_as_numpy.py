@@ -31,3 +31,35 @@ def test_quantiles_of_every_dtype(dtype, axis):
 
 def test_a_median_between_a_number_and_infinity():
     same(ga.median([1.0, np.inf]), np.median([1.0, np.inf]))
+
+
+def test_masks_have_the_sizes_of_their_dims():
+    x = np.arange(24.0).reshape(3, 2, 4)
+    y = ga.asarray(x)
+    rows, last, both = x[:, 0, 0] > 3, x[0, 0] > 1, x[..., 0] > 7
+    for key in (
+        rows,
+        both,
+        (..., last),
+        (slice(None), 1, last),
+        (None, rows),
+        (rows, ..., None),
+        x > 5,
+    ):
+        same(y[key], x[key])
+    short, long = np.ones(2, bool), np.zeros(5, bool)
+    for key in (
+        short,
+        long,
+        (..., short),
+        (slice(None), rows),
+        np.ones((3, 1), bool),
+        (None, short),
+        [True],
+    ):
+        with pytest.raises(IndexError):
+            x[key]
+        with pytest.raises(IndexError, match="a mask of"):
+            y[key]
+        with pytest.raises(IndexError, match="a mask of"):
+            ga.update(y, key, 9)

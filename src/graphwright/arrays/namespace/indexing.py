@@ -52,34 +52,46 @@ def getitem(x: Array, key: Any) -> Array:
 def _entries(x: Array, key: Any) -> list[Any]:
     """One entry for each dim of x, and None for each new one."""
     keys: list[Any] = []
+    masked: dict[int, int] = {}
     for entry in key if isinstance(key, tuple) else (key,):
-        keys.extend(_entry(entry))
+        new, shape = _entry(entry)
+        masked.update(enumerate(shape, len(keys)))
+        keys.extend(new)
     if sum(entry is Ellipsis for entry in keys) > 1:
         raise InvalidIndex("an index can only have a single ellipsis ('...')")
     given = sum(entry is not None and entry is not Ellipsis for entry in keys)
     if given > x.ndim:
         raise InvalidIndex(f"{given} indices for an array of {x.ndim} dims, {x.shape}")
     rest = [slice(None)] * (x.ndim - given)
-    where = next((n for n, entry in enumerate(keys) if entry is Ellipsis), None)
-    return [*keys, *rest] if where is None else [*keys[:where], *rest, *keys[where + 1 :]]
+    where = next((n for n, entry in enumerate(keys) if entry is Ellipsis), len(keys))
+    for place, size in masked.items():
+        before = sum(entry is not None and entry is not Ellipsis for entry in keys[:place])
+        dim = before if place < where else before + len(rest)
+        if x.shape[dim] != size:
+            raise InvalidIndex(
+                f"a mask of {size} truth values for dim {dim} of {x.shape}, which has "
+                f"{x.shape[dim]}; a mask has the sizes of the dims that it chooses from"
+            )
+    return [*keys[:where], *rest, *keys[where + 1 :]]
 
 
-def _entry(entry: Any) -> list[Any]:
+def _entry(entry: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """What an entry of a key is for each dim, and the shape of a mask."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
-        return [entry]
+        return [entry], ()
     if isinstance(entry, bool | np.bool_):
         raise InvalidIndex("a single truth value indexes nothing; use ga.where, or an array")
     if isinstance(entry, Array | np.ndarray | list | range):
         places = asarray(list(entry) if isinstance(entry, range) else entry)
         if places.size == 0 and not isinstance(entry, Array | np.ndarray):
             places = asarray(np.zeros(places.shape, np.int64))
-        if places.dtype == np.bool_:
-            return [wrap(found) for found in np.nonzero(places.compute())]
+        if places.dtype == np.bool_ and places.ndim:
+            return [wrap(found) for found in np.nonzero(places.compute())], places.shape
         if places.dtype.kind not in "iu":
             raise InvalidIndex(f"an index is of integers or truth values, not {places.dtype}")
-        return [places if places.dtype == np.int64 else cast(places, np.int64)]
+        return [places if places.dtype == np.int64 else cast(places, np.int64)], ()
     try:
-        return [index(entry)]
+        return [index(entry)], ()
     except TypeError:
         raise InvalidIndex(
             f"{entry!r} indexes nothing: use integers, slices, None, ... and arrays of these"
