@@ -63,3 +63,23 @@ def test_masks_have_the_sizes_of_their_dims():
             y[key]
         with pytest.raises(IndexError, match="a mask of"):
             ga.update(y, key, 9)
+
+
+def test_least_squares_of_any_shape_and_rank():
+    rng = np.random.default_rng(0)
+    vander = np.vander(np.linspace(0, 1, 200), 12)
+    wide, twice = rng.normal(size=(3, 5)), rng.normal(size=(8, 3))
+    twice[:, 2] = 2 * twice[:, 1]
+    for a, b in (
+        (vander, vander @ rng.normal(size=12)),
+        (wide, wide[:, 0]),
+        (twice, np.ones((8, 2))),
+    ):
+        expected = np.linalg.lstsq(a, b, rcond=None)
+        for made in (
+            ga.linalg.lstsq(ga.asarray(a), b),
+            np.linalg.lstsq(ga.asarray(a), ga.asarray(b)),
+        ):
+            assert made[2] == expected[2]
+            for mine, theirs in zip(made, expected, strict=True):
+                same(mine, theirs)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast, make, make_all
+from graphwright.arrays.array import Array, asarray, cast, make, make_all, wrap
 from graphwright.arrays.errors import ShapeMismatch
 from graphwright.arrays.namespace.elementwise import apply, broadcast_shapes
 from graphwright.arrays.namespace.reductions import max as greatest
@@ -430,12 +430,20 @@ def solve(x1: Any, x2: Any, /) -> Array:
     return reshape(made, (*lead, a.shape[-1])) if column else made
 
 
-def lstsq(a: Any, b: Any, /) -> Array:
-    """The least-squares solution of a tall system of full rank: two products, a small solve."""
+class LstsqResult(NamedTuple):
+    """A least-squares solution, the sums of its squared errors, the rank, the singular values."""
+
+    x: Array
+    residuals: Array
+    rank: np.int32
+    s: Array
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
+    """The shortest least-squares solution, of any shape and rank; gathered and computed at once."""
     x, y = _together(_matrix(a), _inexact(b))
-    turned = matrix_transpose(x)
-    turned = apply("conjugate", turned) if x.dtype.kind == "c" else turned
-    return solve(matmul(turned, x), matmul(turned, y))
+    solution, residuals, rank, values = np.linalg.lstsq(x.compute(), y.compute(), rcond=rcond)
+    return LstsqResult(wrap(solution), wrap(residuals), rank, wrap(values))
 
 
 def kron(a: Any, b: Any, /) -> Array:
