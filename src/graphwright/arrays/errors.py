@@ -23,6 +23,17 @@ class ShapeMismatch(ArrayError, ValueError):
     """
 
 
+class InvalidArgument(ArrayError, ValueError):
+    """An argument has a value for which a function is not defined; NumPy raises ValueError."""
+
+
+class NumberTooLarge(ArrayError, OverflowError):
+    """A whole number of Python does not fit the dtype of the array that it is combined with.
+
+    Cast the array first, for example `ga.astype(x, ga.int64) + 300`.
+    """
+
+
 class InvalidIndex(ArrayError, IndexError):
     """An index is out of bounds, has too many entries, or is of a kind that indexes nothing."""
 

@@ -85,6 +85,8 @@ _BY_PLACE = ("swapaxes", "ravel", "repeat", "round", "clip", "dot", "take", "non
 
 def _binary(name: str) -> Callable[..., Any]:
     def method(self: Array, other: Any) -> Any:
+        if name in ("equal", "not_equal") and isinstance(other, str | bytes | None):
+            return shapes.broadcast_to(asarray(np.asarray(name == "not_equal")), self.shape)
         if not isinstance(other, OPERANDS):
             return NotImplemented
         return elementwise.apply(name, self, other)

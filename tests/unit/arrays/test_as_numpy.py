@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import graphwright.arrays as ga
+from graphwright.arrays.operators.random_numbers import scale_words
 
 
 def same(made, expected):
@@ -83,3 +84,78 @@ def test_least_squares_of_any_shape_and_rank():
             assert made[2] == expected[2]
             for mine, theirs in zip(made, expected, strict=True):
                 same(mine, theirs)
+
+
+def test_bins_by_a_rule():
+    x = np.random.default_rng(0).normal(size=200)
+    for bins in ("auto", "sqrt", "fd", 7, [-1.0, 0.0, 0.5]):
+        for made, expected in zip(
+            ga.histogram(ga.asarray(x), bins), np.histogram(x, bins), strict=True
+        ):
+            same(made, expected)
+    with pytest.raises(ValueError, match="monotonically"):
+        ga.histogram(x, [3, 2, 1])
+
+
+@pytest.mark.parametrize("x", [[1.0, np.inf], [1.0, np.nan, 3.0], [1 + 2j, np.nan, 3j], [np.nan]])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_variances_without_nan(x):
+    same(ga.nanvar(x), np.nanvar(x))
+    same(ga.nanstd(x), np.nanstd(x))
+
+
+@pytest.mark.parametrize(
+    "ends", [(0, 5, 1.5), (0.5, 5), (-2.5, 3.0, 0.5), (0, 2, 0.5), (7, -3, -2.5)]
+)
+@pytest.mark.parametrize("dtype", [int, np.int8, np.float32])
+def test_ranges_in_a_dtype(ends, dtype):
+    same(ga.arange(*ends, dtype=dtype), np.arange(*ends, dtype=dtype))
+
+
+@pytest.mark.parametrize("span", [1, 3, 2**32 - 1, 2**32, 2**56, 2**63 - 1, 2**64 - 1])
+def test_words_are_scaled_exactly(span):
+    words = np.random.default_rng(0).integers(0, 2**64, 200, np.uint64, endpoint=False)
+    words[:2] = 0, 2**64 - 1
+    made = scale_words(words, np.asarray(span, np.uint64))
+    assert made.tolist() == [int(word) * span >> 64 for word in words]
+
+
+def test_integers_use_all_their_bits():
+    draw = ga.random.default_rng(0).integers
+    assert set((draw(0, 2**63 - 1, 200) & 1023).tolist()) - {0}
+    assert set(draw(-2, 3, 500).tolist()) == {-2, -1, 0, 1, 2}
+    assert set(draw(1, 3, 500, endpoint=True, dtype=np.uint8).tolist()) == {1, 2, 3}
+    whole = draw(-(2**63), 2**63, 200).compute()
+    assert whole.dtype == np.int64
+    assert (whole < 0).any()
+    assert (whole > 0).any()
+
+
+X = ga.asarray(np.arange(4, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: ga.random.default_rng(0).integers(5, 1), ValueError),
+        (lambda: ga.random.default_rng(0).integers(0), ValueError),
+        (lambda: ga.random.default_rng(0).integers(0, 300, dtype=np.int8), ValueError),
+        (lambda: ga.random.default_rng(0).normal(scale=-1), ValueError),
+        (lambda: ga.random.default_rng(0).normal(size=-1), ValueError),
+        (lambda: ga.random.default_rng(0).exponential(-1), ValueError),
+        (lambda: ga.pad(X, -1), ValueError),
+        (lambda: ga.diff(X, n=-1), ValueError),
+        (lambda: X + 300, OverflowError),
+        (lambda: ga.join_update(X, [0.5], 1), IndexError),
+    ],
+)
+def test_what_numpy_refuses_is_refused(call, error):
+    with pytest.raises(error) as raised:
+        call()
+    assert isinstance(raised.value, ga.ArrayError)
+
+
+def test_comparisons_with_what_is_no_number():
+    assert (X == None).tolist() == [False] * 4  # noqa: E711
+    assert (X != "x").tolist() == [True] * 4
+    assert (X < 300).tolist() == [True] * 4

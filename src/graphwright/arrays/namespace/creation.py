@@ -90,6 +90,8 @@ def arange(
     else:
         size = max(0, int(np.ceil((end - first) / step)))
         kind = np.dtype(np.float64 if dtype is None else dtype)
+    if kind.kind in "iu":  # as NumPy: the first two numbers are cut to integers, not each
+        first, step = int(first), int(first + step) - int(first)
     exact = kind.kind in "iu" and all(isinstance(n, int | np.integer) for n in (first, step))
     wide = kind if exact and kind.itemsize == 8 else np.dtype(np.int64 if exact else np.float64)
     ends = np.arange(2) * np.asarray(step).astype(wide) + np.asarray(first).astype(wide)

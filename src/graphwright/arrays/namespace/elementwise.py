@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, make
-from graphwright.arrays.errors import ShapeMismatch
+from graphwright.arrays.errors import NumberTooLarge, ShapeMismatch
 from graphwright.arrays.operators import ELEMENTWISE
 
 STANDARD_NAMES = {
@@ -41,32 +41,41 @@ TWO = (
     "heaviside", "logaddexp2", "float_power", "ldexp", "gcd", "lcm",
 )  # fmt: skip
 
+COMPARISONS = ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+
 
 def apply(name: str, *operands: Any) -> Array:
     """A function of NumPy of the elements of arrays and numbers."""
-    given = lift(*operands)
+    given = lift(*operands, any_size=name in COMPARISONS)
     dtype = _result_dtype(name, *(x.dtype for x in given))
     op, attrs = ELEMENTWISE.get(name, ("array.map", {"function": f"numpy.{name}"}))
     return make(op, given, attrs, broadcast_shapes(*(x.shape for x in given)), dtype)
 
 
-def lift(*operands: Any) -> list[Array]:
-    """Arrays of all operands; numbers in the dtype that they have beside the arrays."""
+def lift(*operands: Any, any_size: bool = False) -> list[Array]:
+    """Arrays of all operands; numbers in the dtype that they have beside the arrays.
+
+    An integer that does not fit that dtype is refused, but for `any_size`.
+    """
     weak = [isinstance(x, bool | int | float | complex) for x in operands]
     arrays = [None if w else asarray(x) for x, w in zip(operands, weak, strict=True)]
     known = [x.dtype for x in arrays if x is not None]
-    return [_number(x, known) if a is None else a for x, a in zip(operands, arrays, strict=True)]
+    return [
+        _number(x, known, any_size) if a is None else a
+        for x, a in zip(operands, arrays, strict=True)
+    ]
 
 
-def _number(number: Any, beside: list[np.dtype[Any]]) -> Array:
+def _number(number: Any, beside: list[np.dtype[Any]], any_size: bool) -> Array:
     if isinstance(number, np.generic) or not beside:
         return asarray(np.asarray(number))
     try:
         return asarray(np.asarray(number, dtype=np.result_type(*beside, number)))
     except OverflowError:
-        if all(dtype.kind in "iub" for dtype in beside):  # an int that no such array can hold
+        if any_size and all(dtype.kind in "iub" for dtype in beside):
             return asarray(np.asarray(number))
-        raise
+        dtype = np.result_type(*beside)
+        raise NumberTooLarge(f"{number} does not fit {dtype}; cast the array first") from None
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

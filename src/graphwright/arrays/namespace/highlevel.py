@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, make
-from graphwright.arrays.errors import FunctionFailed, ShapeMismatch
+from graphwright.arrays.errors import FunctionFailed, InvalidIndex, ShapeMismatch
 from graphwright.arrays.expression import name_function
 from graphwright.arrays.namespace.elementwise import broadcast_shapes, lift
 from graphwright.arrays.namespace.indexing import counted_from_start, getitem
@@ -105,6 +105,8 @@ def join_update(
     given, rows = asarray(x), asarray(places)
     if rows.ndim != 1 or not given.ndim:
         raise ShapeMismatch(f"places are one line, not {rows.shape}; x has one dim at least")
+    if rows.dtype.kind not in "iu" and rows.size:
+        raise InvalidIndex(f"places are integers, not {rows.dtype}")
     rows = counted_from_start(cast(rows, np.int64), given.shape[0], 0)
     new = broadcast_to(cast(lift(values, given)[0], given.dtype), (rows.size, *given.shape[1:]))
     if function is np.add:

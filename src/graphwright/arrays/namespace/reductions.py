@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, make
-from graphwright.arrays.errors import ShapeMismatch
+from graphwright.arrays.errors import InvalidArgument, ShapeMismatch
 from graphwright.arrays.namespace.elementwise import apply, where
 from graphwright.arrays.namespace.shapes import (
     axes_of,
@@ -262,6 +262,8 @@ def diff(
             return more
         return broadcast_to(more, (*given.shape[:d], 1, *given.shape[d + 1 :]))
 
+    if n < 0:
+        raise InvalidArgument(f"differences of order {n}; give n = 0 at least")
     ends = [*([] if prepend is None else [line(prepend)]), given]
     made = concat([*ends, *([] if append is None else [line(append)])], axis=d)
     for _ in range(n):
@@ -322,12 +324,14 @@ def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 def nanvar(x: Any, /, *, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Array:
     """The variance of what is not NaN."""
     given = _real(asarray(x))
-    apart = _filled(apply("subtract", given, nanmean(given, axis=axis, keepdims=True)), 0)
+    apart = apply("subtract", given, nanmean(given, axis=axis, keepdims=True))
+    apart = apply("absolute", apart) if given.dtype.kind == "c" else apart
+    apart = where(apply("isnan", given), 0, apart)
     known = sum(apply("logical_not", apply("isnan", given)), axis=axis, keepdims=keepdims)
     squares = sum(apply("multiply", apart, apart), axis=axis, keepdims=keepdims)
     free = apply("subtract", known, ddof)
     made = apply("divide", squares, where(apply("greater", free, 0), free, np.nan))
-    return cast(made, given.dtype)
+    return cast(made, apart.dtype)
 
 
 def nanstd(x: Any, /, *, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Array:

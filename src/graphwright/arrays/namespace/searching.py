@@ -221,11 +221,11 @@ def _quantile(
 def histogram(x: Any, /, bins: Any = 10, *, range: Any = None) -> tuple[Array, Array]:
     """How many elements are in each of some intervals, and the intervals' edges."""
     given = reshape(x, (-1,))
-    if np.ndim(bins):
-        edges = np.asarray(bins)
+    if isinstance(bins, str):  # rules of NumPy's, which look at all elements
+        edges = np.histogram_bin_edges(given.compute(), bins, range)
     else:
         ends = range
-        if ends is None and given.size:
+        if ends is None and given.size and not np.ndim(bins):
             ends = (float(least(given)), float(greatest(given)))
         edges = np.histogram_bin_edges(np.zeros(0), bins, ends or (0.0, 1.0))
     lows, highs = wrap(edges[:-1]), wrap(edges[1:])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, make
-from graphwright.arrays.errors import InvalidAxis, ShapeMismatch
+from graphwright.arrays.errors import InvalidArgument, InvalidAxis, ShapeMismatch
 from graphwright.arrays.namespace.elementwise import apply, broadcast_shapes
 
 
@@ -254,6 +254,8 @@ def pad(x: Any, pad_width: Any, *, constant_values: Any = 0) -> Array:
     pairs = np.broadcast_to(np.asarray(pad_width), (given.ndim, 2)).tolist()
     if not given.ndim:
         return given
+    if any(n < 0 for pair in pairs for n in pair):
+        raise InvalidArgument(f"pad_width {pad_width!r} has negative numbers; slice x to crop it")
     value = np.asarray(constant_values, dtype=given.dtype).item()
     if isinstance(value, complex):
         raise ShapeMismatch("complex arrays are padded by concat with full(), not by pad")
