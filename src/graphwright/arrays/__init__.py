@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import SimpleNamespace
 
+import numpy as _np
+
 from graphwright.arrays.array import Array
 from graphwright.arrays.errors import ArrayError
 from graphwright.arrays.evaluate import SETTINGS as _SETTINGS
@@ -33,10 +35,13 @@ from graphwright.arrays.namespace import random as _random
 from graphwright.arrays.namespace import reductions as _reductions
 from graphwright.arrays.namespace import searching as _searching
 from graphwright.arrays.namespace import shapes as _shapes
+from graphwright.arrays.numpy_calls import Namespace as _Namespace
+from graphwright.arrays.numpy_calls import as_numpy_all as _as_numpy_all
+from graphwright.arrays.numpy_calls import from_numpy as _from_numpy
 
 __array_api_version__ = "2024.12"
-linalg = SimpleNamespace(**_linear.LINALG)
-fft = SimpleNamespace(**_fft.FUNCTIONS)
+linalg = _Namespace(_linear.LINALG, _np.linalg, "linalg")
+fft = _Namespace(_fft.FUNCTIONS, _np.fft, "fft")
 random = SimpleNamespace(**_random.FUNCTIONS)
 ndarray = Array
 
@@ -46,7 +51,7 @@ _ROOMS = (
 )  # fmt: skip
 _NAMES: dict[str, object] = {}
 for _room in _ROOMS:
-    _NAMES |= _room.FUNCTIONS
+    _NAMES |= _as_numpy_all(_room.FUNCTIONS, _np)
 _NAMES |= {**_dtypes.DTYPES, **_dtypes.CONSTANTS}
 globals().update(_NAMES)
 
@@ -65,7 +70,7 @@ __all__ += sorted({*_NAMES, *_RUNNING})
 def __getattr__(name: str) -> object:
     if name in _RUNNING:
         return getattr(import_module(f"graphwright.arrays.running.{_RUNNING[name]}"), name)
-    raise AttributeError(f"module 'graphwright.arrays' has no attribute {name!r}")
+    return _from_numpy(name, _np, __name__)
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ from graphwright.arrays.namespace import (
     searching,
     shapes,
 )
+from graphwright.arrays.numpy_calls import computed
 
 OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
@@ -157,21 +158,13 @@ def _function(namespace: ModuleType) -> Callable[..., Any]:
     ) -> Any:
         home = func.__module__.removeprefix("numpy").strip(".")
         room = getattr(namespace, home, namespace) if home in ("linalg", "fft") else namespace
-        own = getattr(room, func.__name__, None)
+        own = vars(room).get(func.__name__)
         if own is not None:
             try:
                 return own(*args, **kwargs)
             except TypeError as error:
                 if "argument" not in str(error):
                     raise
-        return func(*_computed(args), **{k: _computed(v) for k, v in kwargs.items()})
+        return func(*computed(args), **{k: computed(v) for k, v in kwargs.items()})
 
     return method
-
-
-def _computed(value: Any) -> Any:
-    if isinstance(value, Array):
-        return value.compute()
-    if isinstance(value, tuple | list):
-        return type(value)(_computed(item) for item in value)
-    return value

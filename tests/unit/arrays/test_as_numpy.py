@@ -1,5 +1,7 @@
 """Cases of single functions that are easy to get wrong, against NumPy itself."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -159,3 +161,49 @@ def test_comparisons_with_what_is_no_number():
     assert (X == None).tolist() == [False] * 4  # noqa: E711
     assert (X != "x").tolist() == [True] * 4
     assert (X < 300).tolist() == [True] * 4
+
+
+M = np.arange(12.0).reshape(3, 4)
+BY_PLACE = [
+    *[lambda xp, x, name=name: getattr(xp, name)(x, 0) for name in (
+        "sum", "mean", "max", "argmax", "any", "std", "prod", "nansum", "median", "flip", "sort", "argsort", "tril",
+    )],
+    lambda xp, x: [xp.zeros((2, 3), int), xp.ones(3, np.float32), xp.full(2, 7, float), xp.eye(3, 4, 1)],
+    lambda xp, x: [xp.concatenate([x, x], 1), xp.stack([x, x], 1), *xp.split(x, 2, 1)],
+    lambda xp, x: [xp.roll(x, 1, 0), xp.take(x, [1], 0), xp.repeat(x, 2, 0), xp.diff(x, 1, 0)],
+    lambda xp, x: [xp.tensordot(x, x.T, 1), xp.percentile(x, 50, 0), *xp.histogram(x, 5, (0, 1))],
+    lambda xp, x: [xp.triu(x, 1), xp.trace(x, 1), xp.fft.fft(x, 8, 0), xp.fft.fftfreq(8, 0.5)],
+    lambda xp, x: [xp.sum(x, 0, np.float32), xp.var(x, 0, ddof=1), xp.std(x, 0, None, None, 1)],
+    lambda xp, x: [xp.sum(x, where=x > 3), xp.sum(x, initial=5.0), xp.pad(x, 1, "edge"), xp.add(x, 1, dtype=np.float32)],
+    lambda xp, x: [*xp.histogram(x, 3, density=True), xp.bincount([1, 1], weights=[0.5, 1]), xp.angle(x, deg=True)],
+    lambda xp, x: [xp.ravel(x, order="F"), *xp.average(x, returned=True), xp.einsum("ij->j", x, optimize=True)],
+    lambda xp, x: [*xp.gradient(x), xp.cov(x), xp.convolve(x[0], x[1]), xp.interp(2.5, x[0], x[1]), xp.logspace(0, 1, 3)],
+    lambda xp, x: [*xp.array_split(x, 2), xp.flatnonzero(x), xp.vdot(x, x), xp.linalg.cond(x), xp.fft.fft2(x)],
+    lambda xp, x: [*xp.linalg.eig(x[:, :3] + 1), xp.digitize(x, [2, 5]), xp.linalg.svd(x, compute_uv=False)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", BY_PLACE)
+def test_calls_are_those_of_numpy(program):
+    made, expected = program(ga, ga.asarray(M)), program(np, M)
+    if not isinstance(expected, list):
+        made, expected = [made], [expected]
+    for mine, theirs in zip(made, expected, strict=True):
+        assert isinstance(mine, ga.Array | float)
+        same(mine, theirs)
+
+
+def test_names_that_nobody_has():
+    for call in (lambda: ga.nonsense, lambda: ga.linalg.nonsense, lambda: ga._core):
+        with pytest.raises(AttributeError, match="neither"):
+            call()
+    with pytest.raises(TypeError):
+        ga.sum(M, nonsense=1)
+    with pytest.raises(TypeError):
+        ga.sum(M, 0, axis=0)
+    assert ga.linalg.LinAlgError is np.linalg.LinAlgError
+
+
+@pytest.mark.parametrize("function", [ga.sum, ga.concatenate, ga.linalg.inv, ga.fft.fft, ga.add])
+def test_functions_can_be_pickled(function):
+    assert pickle.loads(pickle.dumps(function)) is function

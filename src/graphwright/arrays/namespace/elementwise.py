@@ -41,38 +41,43 @@ TWO = (
     "heaviside", "logaddexp2", "float_power", "ldexp", "gcd", "lcm",
 )  # fmt: skip
 
-COMPARISONS = ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+WITHIN_DTYPE = {
+    "add", "subtract", "multiply", "floor_divide", "remainder", "fmod", "power", "maximum",
+    "minimum", "fmax", "fmin", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift",
+    "right_shift", "gcd", "lcm",
+}  # fmt: skip
+"""Functions that make integers of integers, of the same dtype."""
 
 
 def apply(name: str, *operands: Any) -> Array:
     """A function of NumPy of the elements of arrays and numbers."""
-    given = lift(*operands, any_size=name in COMPARISONS)
+    given = lift(*operands, has_to_fit=name in WITHIN_DTYPE)
     dtype = _result_dtype(name, *(x.dtype for x in given))
     op, attrs = ELEMENTWISE.get(name, ("array.map", {"function": f"numpy.{name}"}))
     return make(op, given, attrs, broadcast_shapes(*(x.shape for x in given)), dtype)
 
 
-def lift(*operands: Any, any_size: bool = False) -> list[Array]:
+def lift(*operands: Any, has_to_fit: bool = False) -> list[Array]:
     """Arrays of all operands; numbers in the dtype that they have beside the arrays.
 
-    An integer that does not fit that dtype is refused, but for `any_size`.
+    An integer that does not fit it gets a larger one, or is refused if it `has_to_fit`.
     """
     weak = [isinstance(x, bool | int | float | complex) for x in operands]
     arrays = [None if w else asarray(x) for x, w in zip(operands, weak, strict=True)]
     known = [x.dtype for x in arrays if x is not None]
     return [
-        _number(x, known, any_size) if a is None else a
+        _number(x, known, has_to_fit) if a is None else a
         for x, a in zip(operands, arrays, strict=True)
     ]
 
 
-def _number(number: Any, beside: list[np.dtype[Any]], any_size: bool) -> Array:
+def _number(number: Any, beside: list[np.dtype[Any]], has_to_fit: bool) -> Array:
     if isinstance(number, np.generic) or not beside:
         return asarray(np.asarray(number))
     try:
         return asarray(np.asarray(number, dtype=np.result_type(*beside, number)))
     except OverflowError:
-        if any_size and all(dtype.kind in "iub" for dtype in beside):
+        if not has_to_fit and all(dtype.kind in "iub" for dtype in beside):
             return asarray(np.asarray(number))
         dtype = np.result_type(*beside)
         raise NumberTooLarge(f"{number} does not fit {dtype}; cast the array first") from None
