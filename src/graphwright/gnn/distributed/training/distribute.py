@@ -25,6 +25,7 @@ from graphwright.files import scratch_folder
 from graphwright.gnn.distributed.assign import metis_partition_assignment
 from graphwright.gnn.distributed.balance import Bounds, CostModel, check_bounds
 from graphwright.gnn.distributed.training.follow import follow, write_epoch
+from graphwright.gnn.distributed.training.independence import check_independence
 from graphwright.gnn.distributed.training.sampled import Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
 from graphwright.gnn.distributed.training.trainer import (
@@ -105,6 +106,7 @@ def distribute(
     evaluate_every: int = 0,
     horizon: int | None = None,
     seed: int = 0,
+    check: bool = True,
     threads: int | None = None,
     timeout: float | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
@@ -116,6 +118,8 @@ def distribute(
     each vertex; `masks` name boolean features, by default those of DGL's datasets. With `sampling`,
     an epoch is a pass over mini-batches of sampled neighbourhoods instead. `horizon` says for how
     many epochs a better cut will be of use, where this training is the beginning of a longer one.
+    A model that looks across vertices other than along edges is refused (NotDistributable), by a
+    comparison on a few vertices before workers start; `check=False` leaves that out.
     """
     named = _masks(graph, masks)
     for name in (features, labels, *named.values()):
@@ -133,7 +137,11 @@ def distribute(
         evaluate_every=evaluate_every, horizon=horizon, seed=seed,
     )  # fmt: skip
     places = _order(graph, order, workers)
-    results = _run(model, GraphStore.of(graph, places), task, workers, threads, timeout, on_epoch)
+    store = GraphStore.of(graph, places)
+    if check and _num_workers(workers) > 1:
+        modes = (True, False) if sampling is None else (False,)  # mini-batches are seen whole
+        check_independence(model, store, features, modes=modes)
+    results = _run(model, store, task, workers, threads, timeout, on_epoch)
     first = results[0]
     if first.state is not None:
         model.load_state_dict(first.state)
@@ -151,17 +159,31 @@ def predict(
     features: str = "feat",
     partition: str | Sequence[int] = "learned",
     cost: CostModel | None = None,
+    check: bool = True,
     threads: int | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """The model's output for each vertex of a graph; `cost` is what training learned of costs."""
+    """The model's output for each vertex of a graph; `cost` is what training learned of costs.
+
+    `check` is that of `distribute`.
+    """
     if features not in graph.ndata:
         raise InvalidTraining(f"the graph has no feature '{features}': {sorted(graph.ndata)}")
     problem = Problem(features=features, labels=None, masks={})
     bounds = _checked(partition, graph, workers)
     task = Task(problem=problem, epochs=0, partition=bounds, cost=cost)
-    results = _run(model, GraphStore.of(graph), task, workers, threads, timeout, None)
+    store = GraphStore.of(graph)
+    if check and _num_workers(workers) > 1:
+        check_independence(model, store, features, modes=(False,))
+    results = _run(model, store, task, workers, threads, timeout, None)
     return torch.cat([result.outputs for result in results])
+
+
+def _num_workers(workers: int | None) -> int:
+    variables = read_variables(os.environ)
+    if variables is not None:
+        return variables.size
+    return 1 if workers is None else workers
 
 
 def _run(
