@@ -22,6 +22,7 @@ def make_graph():
     [
         ({"features": "x"}, r"no feature 'x' of nodes; it has \['feat', 'label', 'train_mask'\]"),
         ({"masks": {"train": "mine"}}, "no feature 'mine'"),
+        ({"masks": {"trian": "train_mask"}}, "no mask 'trian'; .* for train, val, test"),
         ({"partition": "best"}, "no partition 'best'; it is one of learned, edges, vertices"),
         ({"order": "random"}, "no order 'random'"),
         ({"order": torch.tensor([0, 0, 1, 2])}, "has to name each of 4 vertices once"),

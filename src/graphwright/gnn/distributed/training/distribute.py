@@ -276,6 +276,12 @@ def _checked(partition: str | Sequence[int], graph: DGLGraph, workers: int | Non
 
 def _masks(graph: DGLGraph, masks: Mapping[str, str] | None) -> dict[str, str]:
     if masks is not None:
+        unknown = sorted(str(name) for name in masks if name not in MASKS)
+        if unknown:
+            raise InvalidTraining(
+                f"there is no mask {', '.join(map(repr, unknown))}; masks= names boolean features "
+                f"for {', '.join(MASKS)}, as masks={{'train': 'train_mask'}}"
+            )
         return dict(masks)
     return {name: field for name, field in MASKS.items() if field in graph.ndata}
 
