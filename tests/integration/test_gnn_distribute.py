@@ -62,6 +62,22 @@ def test_models_of_the_paper_train_as_in_one_process():
             assert largest_difference(made[name][0], ranks[0][name][0]) == 0, name
 
 
+def modes_after_training():
+    """In one of several processes: which modules train, before and after, of a model in part frozen."""
+    model = make_model("gin")
+    model.layers[0].eval()
+    before = [module.training for module in model.modules()]
+    dgl.distribute(model, make_graph(), epochs=1, evaluate_every=1)
+    return before, [module.training for module in model.modules()]
+
+
+def test_modules_are_in_training_mode_as_before():
+    for before, after in launch(2, threads=1)(modes_after_training):
+        assert True in before
+        assert False in before
+        assert after == before
+
+
 def test_one_call_starts_workers_cuts_anew_and_predicts():
     g, seen = make_graph(torch.float64), []
     model = make_model("gcn", torch.float64)

@@ -11,7 +11,8 @@ results are those of a single process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -249,7 +250,8 @@ def _as_one_of_many(
         )
     links = RowLinks.join(here)
     try:
-        result = train_part(model, store, links, task, here.device, on_epoch)
+        with _keeping_modes(model):
+            result = train_part(model, store, links, task, here.device, on_epoch)
         sizes = torch.tensor(result.bounds).diff().tolist()
         counts = [0 if rank == here.rank else sizes[here.rank] for rank in range(here.size)]
         others = [0 if rank == here.rank else size for rank, size in enumerate(sizes)]
@@ -260,6 +262,17 @@ def _as_one_of_many(
         return replace(result, outputs=torch.cat(parts))
     finally:
         links.leave()
+
+
+@contextmanager
+def _keeping_modes(model: nn.Module) -> Iterator[None]:
+    """Leave every module in training mode or not, as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, is_training in modes:
+            module.training = is_training
 
 
 def _checked(partition: str | Sequence[int], graph: DGLGraph, workers: int | None) -> str | Bounds:
