@@ -27,11 +27,40 @@ def make_graph():
         ({"order": "random"}, "no order 'random'"),
         ({"order": torch.tensor([0, 0, 1, 2])}, "has to name each of 4 vertices once"),
         ({"epochs": -1}, "epochs=-1"),
+        ({"epochs": 1.5}, r"epochs=1\.5; give a whole number"),
+        ({"evaluate_every": True}, "evaluate_every=True"),
+        ({"seed": -1}, "seed=-1"),
+        ({"workers": "2"}, "workers='2'; give a whole number from 1"),
+        ({"masks": ["train_mask"]}, r"masks=\['train_mask'\]"),
+        (
+            {"graph": None},
+            "the graph is a NoneType, and it has to be a DGLGraph; dgl.from_networkx",
+        ),
+        ({"model": "m"}, "the model is a str, and it has to be a Module"),
+        ({"model": nn.Identity()}, "the model has no parameters to train"),
+        ({"optimizer": torch.optim.Adam(gcn().parameters())}, "optimizer is a Adam; give a funct"),
+        ({"loss": "mse"}, "loss is a str; give a function, as loss=partial"),
+        ({"sampling": (10, 10)}, r"sampling=\(10, 10\); give .*Sampling"),
+        ({"cost": {}}, "cost is a dict; give trained.cost"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_workers_start(options, message):
     with pytest.raises(InvalidTraining, match=message):
-        dgl.distribute(gcn(), make_graph(), workers=2, **options)
+        dgl.distribute(**{"model": gcn(), "graph": make_graph(), "workers": 2} | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"graph": None}, "the graph is a NoneType"),
+        ({"model": "m"}, "the model is a str"),
+        ({"cost": {}}, "cost is a dict"),
+        ({"workers": 0}, "workers=0"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused_before_workers_start(options, message):
+    with pytest.raises(InvalidTraining, match=message):
+        dgl.predict(**{"model": gcn(), "graph": make_graph(), "workers": 2} | options)
 
 
 def test_graphs_of_several_types():
@@ -105,3 +134,5 @@ def test_an_empty_training_mask():
     g.ndata["train_mask"][:] = False
     with pytest.raises(InvalidTraining, match="the training mask is empty"):
         train_in_parts(gcn(), g, (0, 2, 4), 1)
+    with pytest.raises(InvalidTraining, match="the training mask is empty"):
+        dgl.distribute(gcn(), g, workers=2)

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -122,6 +123,11 @@ def distribute(
     A model that looks across vertices other than along edges is refused (NotDistributable), by a
     comparison on a few vertices before workers start; `check=False` leaves that out.
     """
+    _check_types(model, graph, cost, workers)
+    _check_learning(loss, optimizer, sampling)
+    for option, number in (("epochs", epochs), ("evaluate_every", evaluate_every), ("seed", seed)):
+        if not _is_count(number):
+            raise InvalidTraining(f"{option}={number!r}; give a whole number from 0 upwards")
     named = _masks(graph, masks)
     for name in (features, labels, *named.values()):
         if name not in graph.ndata:
@@ -130,8 +136,12 @@ def distribute(
                 "the names as features=, labels= and masks="
             )
     problem = Problem(features=features, labels=labels, masks=named, loss=loss, optimizer=optimizer)
-    if epochs < 0 or evaluate_every < 0:
-        raise InvalidTraining(f"epochs={epochs}, evaluate_every={evaluate_every}; give 0 or more")
+    if epochs and not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InvalidTraining("the model has no parameters to train")
+    if epochs and "train" in named and not graph.ndata[named["train"]].any():
+        raise InvalidTraining(
+            f"no vertex is to be learned from: the training mask is empty ('{named['train']}')"
+        )
     bounds = _checked(partition, graph, workers)
     task = Task(
         problem=problem, epochs=epochs, partition=bounds, cost=cost, sampling=sampling,
@@ -168,6 +178,7 @@ def predict(
 
     `check` is that of `distribute`.
     """
+    _check_types(model, graph, cost, workers)
     if features not in graph.ndata:
         raise InvalidTraining(f"the graph has no feature '{features}': {sorted(graph.ndata)}")
     problem = Problem(features=features, labels=None, masks={})
@@ -275,6 +286,41 @@ def _keeping_modes(model: nn.Module) -> Iterator[None]:
             module.training = is_training
 
 
+def _check_types(model: Any, graph: Any, cost: Any, workers: Any) -> None:
+    """Refuse what is not of the type that it has to be, before any worker starts."""
+    for name, value, kind in (("model", model, nn.Module), ("graph", graph, DGLGraph)):
+        if not isinstance(value, kind):
+            raise InvalidTraining(
+                f"the {name} is a {type(value).__name__}, and it has to be a {kind.__name__}"
+                + ("; dgl.from_networkx and dgl.graph make one" if name == "graph" else "")
+            )
+    if not isinstance(cost, CostModel | None):
+        raise InvalidTraining(
+            f"cost is a {type(cost).__name__}; give trained.cost, or CostModel.from_dict(...)"
+        )
+    if workers is not None and (not _is_count(workers) or workers < 1):
+        raise InvalidTraining(f"workers={workers!r}; give a whole number from 1 upwards")
+
+
+def _check_learning(loss: Any, optimizer: Any, sampling: Any) -> None:
+    for name, value, example in (
+        ("loss", loss, 'partial(F.cross_entropy, reduction="none")'),
+        ("optimizer", optimizer, "partial(torch.optim.Adam, lr=0.01)"),
+    ):
+        if not callable(value) or isinstance(value, torch.optim.Optimizer):
+            raise InvalidTraining(
+                f"{name} is a {type(value).__name__}; give a function, as {name}={example}"
+            )
+    if not isinstance(sampling, Sampling | None):
+        raise InvalidTraining(
+            f"sampling={sampling!r}; give graphwright.gnn.distributed.Sampling(fanouts=(10, 10))"
+        )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
 def _checked(partition: str | Sequence[int], graph: DGLGraph, workers: int | None) -> str | Bounds:
     """A way to cut the graph, or bounds, refused before any worker starts."""
     if not isinstance(partition, str):
@@ -289,6 +335,8 @@ def _checked(partition: str | Sequence[int], graph: DGLGraph, workers: int | Non
 
 def _masks(graph: DGLGraph, masks: Mapping[str, str] | None) -> dict[str, str]:
     if masks is not None:
+        if not isinstance(masks, Mapping):
+            raise InvalidTraining(f"masks={masks!r}; give masks={{'train': 'train_mask'}}")
         unknown = sorted(str(name) for name in masks if name not in MASKS)
         if unknown:
             raise InvalidTraining(
