@@ -37,6 +37,31 @@ def test_values_and_what_stays_where(threads):
     assert y._output.value is held
 
 
+def test_random_integers_and_quantiles_are_those_of_one_process(threads, monkeypatch):
+    def run():
+        x = ga.random.default_rng(0).integers(-(2**62), 2**62, (30, 4))
+        y = ga.from_array(np.linspace(0, 1, 120, dtype=np.float32).reshape(30, 4))
+        return ga.compute(x, ga.median(y, axis=0), ga.percentile(y, 30, axis=1))
+
+    made = run()
+    monkeypatch.setattr(SETTINGS, "least_bytes", 1 << 40)
+    for spread, here in zip(made, run(), strict=True):
+        np.testing.assert_array_equal(spread, here)
+
+
+def test_a_failed_connect_leaves_the_workers_of_before(threads):
+    y = (ga.from_array(np.arange(12.0)) * 2).persist()
+    before, held = current_workers(), y._output.value
+    for address in ("nonsense", 5):
+        with pytest.raises((ValueError, TypeError)):
+            ga.connect(address)
+    assert current_workers() is before
+    assert float(y.sum()) == 132
+    assert y._output.value is held
+    ga.connect(before.client)  # the client that is in use is not closed
+    assert float((y + 1).sum()) == 144
+
+
 def test_several_results_are_one_program(threads):
     x = ga.from_array(np.arange(12.0))
     low, high, ordered = ga.compute(x.min(), x.max(), ga.sort(-x))

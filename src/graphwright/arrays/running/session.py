@@ -69,9 +69,13 @@ class _Current:
             self.current = self.start()
         return self.current
 
-    def use(self, start: Callable[[], pool.Workers]) -> None:
-        self.close()
-        self.start = start
+    def use(self, start: Callable[[], pool.Workers], joined: pool.Workers | None = None) -> None:
+        """Leave the workers in use for others: those that are joined already, or later ones."""
+        if joined and self.current and joined.client is self.current.client:
+            joined.cluster = self.current.cluster
+        else:
+            self.close()
+        self.current, self.start = joined, start
 
     def close(self) -> None:
         if self.current is not None:
@@ -99,10 +103,13 @@ def use_workers(
 
 
 def connect(address: Any, *, memory: float | None = None) -> None:
-    """Compute on a Dask cluster: the address of its scheduler, or a `distributed.Client`."""
-    _workers.use(lambda: pool.join_cluster(address))
+    """Compute on a Dask cluster: the address of its scheduler, or a `distributed.Client`.
+
+    If that fails, everything goes on where it was computed before.
+    """
+    joined = pool.join_cluster(address)
+    _workers.use(lambda: pool.join_cluster(address), joined)
     _workers.memory = memory
-    _workers.get()
 
 
 def disconnect() -> None:
