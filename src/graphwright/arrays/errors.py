@@ -63,7 +63,9 @@ class ClusterLost(ArrayError):
 
 
 class FunctionFailed(ArrayError):
-    """A user's function failed when it was tried on blocks of one element, to see its dtype.
+    """A user's function returned a block of another shape, or failed when it was tried.
+
+    Without a dtype, it is tried on blocks of one element, to see what it makes.
 
     The exception itself is the cause of this one. Give `dtype=` if the function needs larger
     blocks. What a function raises later, on a worker, is raised here as it is.

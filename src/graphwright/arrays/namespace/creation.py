@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, wrap
-from graphwright.arrays.errors import ArrayError
+from graphwright.arrays.errors import ArrayError, InvalidArgument
 from graphwright.arrays.namespace.elementwise import apply, where
 from graphwright.arrays.namespace.shapes import (
     broadcast_to,
@@ -23,6 +24,7 @@ from graphwright.arrays.namespace.shapes import (
 )
 
 Device = str | None
+LARGEST = 2**60
 
 
 def _check(device: Device) -> None:
@@ -31,7 +33,10 @@ def _check(device: Device) -> None:
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    return tuple(map(index, shape)) if isinstance(shape, tuple | list) else (index(shape),)
+    sizes = tuple(map(index, shape)) if isinstance(shape, tuple | list) else (index(shape),)
+    if any(n < 0 for n in sizes) or prod(sizes) > LARGEST:
+        raise InvalidArgument(f"shape {shape}: sizes are 0 or more, {LARGEST} elements at most")
+    return sizes
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Device = None) -> Array:
@@ -115,6 +120,7 @@ def linspace(
 ) -> Array:
     """So many numbers at equal distances."""
     _check(device)
+    (num,) = _shape(num)
     inexact = np.result_type(np.asarray(start), np.asarray(stop), np.float64)
     kind = np.dtype(inexact if dtype is None else dtype)
     wide = np.result_type(inexact, kind) if kind.kind in "fc" else inexact

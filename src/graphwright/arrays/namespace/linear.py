@@ -135,10 +135,13 @@ def inner(a: Any, b: Any, /) -> Array:
 def einsum(subscripts: str, /, *operands: Any) -> Array:
     """Sums of products by named indices, as `numpy.einsum`."""
     given = _together(*operands)
+    terms = subscripts.partition("->")[0].split(",")
+    if len(terms) != len(given):
+        raise ShapeMismatch(f"{subscripts!r} is for {len(terms)} arrays, not for {len(given)}")
     spelled = _spell_out(subscripts.replace(" ", ""), [x.ndim for x in given])
-    terms, result = spelled.split("->")
+    named_terms, result = spelled.split("->")
     arrays, letters = [], []
-    for x, term in zip(given, terms.split(","), strict=True):
+    for x, term in zip(given, named_terms.split(","), strict=True):
         if len(term) != x.ndim:
             raise ShapeMismatch(f"{term!r} names {len(term)} dims of an array of {x.ndim}")
         taken, named = _diagonals(x, term)
@@ -150,6 +153,9 @@ def einsum(subscripts: str, /, *operands: Any) -> Array:
             if sizes.setdefault(letter, size) != size and 1 not in (sizes[letter], size):
                 raise ShapeMismatch(f"index {letter} is both {sizes[letter]} and {size} long")
             sizes[letter] = max(sizes[letter], size)
+    unknown = sorted(set(result) - sizes.keys())
+    if unknown:
+        raise ShapeMismatch(f"{subscripts!r}: no array has an index {', '.join(unknown)}")
     attrs = {"subscripts": f"{','.join(letters)}->{result}"}
     shape = [sizes[letter] for letter in result]
     return make("array.einsum", arrays, attrs, shape, given[0].dtype)

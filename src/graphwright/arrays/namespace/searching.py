@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, make, wrap
-from graphwright.arrays.errors import ShapeMismatch
+from graphwright.arrays.errors import InvalidArgument, ShapeMismatch
 from graphwright.arrays.namespace.elementwise import apply, isclose
 from graphwright.arrays.namespace.elementwise import where as choose
 from graphwright.arrays.namespace.reductions import all as all_of
@@ -70,7 +70,11 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     """The elements of `x1` where the condition holds, else of `x2`; with neither, where it does."""
-    return nonzero(condition) if x1 is None and x2 is None else choose(condition, x1, x2)
+    if x1 is None and x2 is None:
+        return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise InvalidArgument("where takes both arrays to choose from, or neither")
+    return choose(condition, x1, x2)
 
 
 def argwhere(x: Any, /) -> Array:

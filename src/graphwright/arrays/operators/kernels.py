@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.arrays.errors import FunctionFailed
 from graphwright.arrays.operators.functions import ELEMENTWISE, Functions, find_function
 from graphwright.arrays.operators.random_numbers import draw_box
 from graphwright.ir import Attr
@@ -54,6 +55,13 @@ KERNELS.update({op: _of_ufunc(getattr(np, name)) for name, (op, _) in ELEMENTWIS
 @_kernel("array.map")
 def _map(x: Sequence[Block], attrs: Attrs, functions: Functions) -> Any:
     made = find_function(attrs["function"], functions)(*x)
+    expected = np.broadcast_shapes(*(block.shape for block in x))
+    if np.shape(made) != expected:
+        raise FunctionFailed(
+            f"{attrs['function']} was given blocks of {[block.shape for block in x]} and returned "
+            f"{np.shape(made)}, not {expected}; a function of map or filter returns a block with "
+            "an element for each of its operands'"
+        )
     return np.asarray(made, dtype=attrs["dtype"]) if "dtype" in attrs else made
 
 

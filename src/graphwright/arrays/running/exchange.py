@@ -22,10 +22,11 @@ from graphwright.files import write_atomically, writing
 from graphwright.run import workers as pool
 
 
-def compute(*arrays: Array) -> tuple[NDArray[Any], ...]:
+def compute(*arrays: Any) -> tuple[NDArray[Any], ...]:
     """The values of arrays, computed as one program."""
-    evaluate([x._output for x in arrays])
-    return tuple(to_numpy(x._output) for x in arrays)
+    given = [asarray(x) for x in arrays]
+    evaluate([x._output for x in given])
+    return tuple(to_numpy(x._output) for x in given)
 
 
 def persist(*arrays: Array) -> tuple[Array, ...]:
@@ -60,7 +61,12 @@ def load(path: str | Path, /, *, columns: list[str] | None = None) -> Any:
     where = Path(path)
     match where.suffix:
         case ".npy":
-            return wrap(np.load(where, mmap_mode="r", allow_pickle=False))
+            try:
+                return wrap(np.load(where, mmap_mode="r", allow_pickle=False))
+            except (ValueError, EOFError) as error:
+                raise ArrayError(
+                    f"{where} is not a .npy file of numbers, or not all of one: {error}"
+                ) from error
         case ".npz":
             with np.load(where, allow_pickle=False) as file:
                 return {name: wrap(file[name]) for name in file.files}
@@ -122,6 +128,7 @@ def checkpoint(
         raise ArrayError(f"every={every}; save at every step, 1, or more rarely")
     if step % every:
         return arrays
+    arrays = {name: asarray(x) for name, x in arrays.items()}
     values = compute(*arrays.values())
     root = Path(folder)
     made, unfinished = root / f"step-{step:09}", root / f".step-{step:09}"

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from graphwright.arrays.array import Array
+from graphwright.arrays.array import Array, asarray
 from graphwright.arrays.running.program import PlannedProgram
 from graphwright.arrays.running.session import planned
 from graphwright.ir import format_bytes
@@ -18,7 +18,7 @@ def explain(*arrays: Array) -> str:
     A tiling has an entry for each prime factor of the number of workers: S0 splits dim 0, R repeats
     the whole, P(sum) has terms that are still to be added up.
     """
-    outputs = [x._output for x in arrays]
+    outputs = [asarray(x)._output for x in arrays]
     if all(output.value is not None for output in outputs):
         return "computed already; nothing is left to do"
     _, how = planned(outputs)

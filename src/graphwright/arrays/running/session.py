@@ -95,8 +95,11 @@ def use_workers(
 
     `processes=False` has them in threads of this process. `memory` is what a worker may hold.
     """
-    if workers is not None and workers < 1:
-        raise ArrayError(f"{workers} workers; give 1 at least, or None for one for each core")
+    whole = isinstance(workers, int) and not isinstance(workers, bool)
+    if workers is not None and (not whole or workers < 1):
+        raise ArrayError(
+            f"{workers!r} workers; give a whole number from 1 on, or None for one for each core"
+        )
     count = num_cores() if workers is None else workers
     _workers.use(lambda: pool.start_local(count, processes=processes))
     _workers.memory = memory
