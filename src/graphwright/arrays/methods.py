@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast
-from graphwright.arrays.errors import ArrayError
+from graphwright.arrays.errors import ArrayError, ImmutableArray
 from graphwright.arrays.namespace import (
     elementwise,
     indexing,
@@ -50,7 +50,8 @@ def install(namespace: ModuleType) -> None:
         setattr(Array, name, _method(method))
     own: dict[str, Any] = {
         "__getitem__": indexing.getitem, "__matmul__": _product, "__rmatmul__": _reflected_product,
-        "astype": cast, "reshape": _reshape, "transpose": _transpose, "flatten": shapes.ravel,
+        "__divmod__": _divmod, "astype": cast, "reshape": _reshape, "transpose": _transpose,
+        "flatten": shapes.ravel,
         "copy": lambda self: self, "conj": elementwise.FUNCTIONS["conj"],
         "T": property(shapes.transpose), "mT": property(shapes.matrix_transpose),
         "real": property(elementwise.FUNCTIONS["real"]),
@@ -112,6 +113,12 @@ def _reflected_product(self: Array, other: Any) -> Any:
     return linear.matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
 
+def _divmod(self: Array, other: Any) -> Any:
+    if not isinstance(other, OPERANDS):
+        return NotImplemented
+    return self // other, self % other  # type: ignore[operator]
+
+
 def _reshape(self: Array, *shape: Any, order: str = "C") -> Array:
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     return shapes.reshape(self, tuple(sizes), order=order)
@@ -138,14 +145,16 @@ def _ufunc(namespace: ModuleType) -> Callable[..., Any]:
     """numpy.add(x, y) of an array is lazy; what has no counterpart here is NumPy's, computed."""
 
     def method(self: Array, ufunc: np.ufunc, how: str, *inputs: Any, **named: Any) -> Any:
-        if "out" in named:
-            return NotImplemented
+        if any(isinstance(x, Array) for x in named.get("out", ())):
+            raise ImmutableArray(f"out= of numpy.{ufunc.__name__} is an array; arrays are values")
         if how == "__call__" and not named and ufunc.__name__ in elementwise.FUNCTIONS:
             return elementwise.FUNCTIONS[ufunc.__name__](*inputs)
         if how == "__call__" and not named and ufunc.__name__ == "matmul":
             return linear.matmul(*inputs)
-        given = [x.compute() if isinstance(x, Array) else x for x in inputs]
-        return asarray(getattr(ufunc, how)(*given, **named))
+        made = getattr(ufunc, how)(*computed(inputs), **{k: computed(v) for k, v in named.items()})
+        if "out" in named:
+            return made
+        return tuple(map(asarray, made)) if isinstance(made, tuple) else asarray(made)
 
     return method
 

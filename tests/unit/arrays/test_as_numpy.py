@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import graphwright.arrays as ga
+from graphwright.arrays.errors import ImmutableArray
 from graphwright.arrays.operators.random_numbers import scale_words
 
 
@@ -207,3 +208,20 @@ def test_names_that_nobody_has():
 @pytest.mark.parametrize("function", [ga.sum, ga.concatenate, ga.linalg.inv, ga.fft.fft, ga.add])
 def test_functions_can_be_pickled(function):
     assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_results_go_into_arrays_of_numpy():
+    a, x = np.zeros(4), ga.asarray(M)
+    a += x[1]
+    same(a, M[1])
+    np.add(a, x[1], out=a)
+    same(a, 2 * M[1])
+    with pytest.raises(ImmutableArray):
+        np.add(a, 1, out=x[1])
+
+
+def test_two_results_of_a_function():
+    for made in (divmod(ga.asarray(M), 3), np.divmod(ga.asarray(M), 3)):
+        for mine, theirs in zip(made, np.divmod(M, 3), strict=True):
+            assert isinstance(mine, ga.Array)
+            same(mine, theirs)
