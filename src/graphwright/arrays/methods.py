@@ -50,7 +50,7 @@ def install(namespace: ModuleType) -> None:
         setattr(Array, name, _method(method))
     own: dict[str, Any] = {
         "__getitem__": indexing.getitem, "__matmul__": _product, "__rmatmul__": _reflected_product,
-        "__divmod__": _divmod, "astype": cast, "reshape": _reshape, "transpose": _transpose,
+        "__divmod__": _divmod, "astype": _astype, "reshape": _reshape, "transpose": _transpose,
         "flatten": shapes.ravel,
         "copy": lambda self: self, "conj": elementwise.FUNCTIONS["conj"],
         "T": property(shapes.transpose), "mT": property(shapes.matrix_transpose),
@@ -117,6 +117,10 @@ def _divmod(self: Array, other: Any) -> Any:
     if not isinstance(other, OPERANDS):
         return NotImplemented
     return self // other, self % other  # type: ignore[operator]
+
+
+def _astype(self: Array, dtype: Any, *, copy: bool = True) -> Array:
+    return cast(self, dtype)  # nobody can tell a copy from the array itself
 
 
 def _reshape(self: Array, *shape: Any, order: str = "C") -> Array:

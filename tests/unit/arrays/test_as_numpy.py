@@ -220,6 +220,10 @@ def test_results_go_into_arrays_of_numpy():
         np.add(a, 1, out=x[1])
 
 
+def test_a_cast_takes_numpys_copy():
+    same(ga.asarray(M).astype(np.int32, copy=False), M.astype(np.int32, copy=False))
+
+
 def test_two_results_of_a_function():
     for made in (divmod(ga.asarray(M), 3), np.divmod(ga.asarray(M), 3)):
         for mine, theirs in zip(made, np.divmod(M, 3), strict=True):
