@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import runpy
 import signal
 import time
 from pathlib import Path
@@ -105,16 +106,21 @@ def test_one_call_starts_workers_cuts_anew_and_predicts():
 def test_the_command_trains_a_file(tmp_path):
     example = Path(__file__).parents[2] / "examples" / "train_gnn_on_two.py"
     options = ["--workers", "2", "--epochs", "6", "--fanouts", "5,5", "--json"]
-    drawn = tmp_path / "accuracy.svg"
-    result = CliRunner().invoke(
-        cli.app, ["gnn-train", f"{example}:make", *options, "--accuracy-plot", str(drawn)]
-    )
+    drawn, saved = tmp_path / "accuracy.svg", tmp_path / "model.safetensors"
+    files = ["--accuracy-plot", str(drawn), "--save", str(saved)]
+    result = CliRunner().invoke(cli.app, ["gnn-train", f"{example}:make", *options, *files])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert [epoch["number"] for epoch in found["epochs"]] == [1, 2, 3, 4, 5, 6]
     assert found["workers"] == 2
     assert set(found["epochs"][-1]["accuracy"]) == {"train", "test"}
     assert "Time to accuracy" in drawn.read_text()
+    model, g = runpy.run_path(str(example))["make"]()
+    model.load_state_dict(dgl.data.load_tensors(str(saved)))
+    test = g.ndata["test_mask"].bool()
+    right = (model.eval()(g, g.ndata["feat"]).argmax(1) == g.ndata["label"])[test]
+    told = found["epochs"][-1]["accuracy"]["test"]
+    assert float(right.double().mean()) == pytest.approx(told, abs=0.01)
 
 
 class Fatal(nn.Module):

@@ -196,6 +196,13 @@ def gnn_train(
         int, typer.Option(min=0, help="Epochs between two evaluations; 0 for none.")
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of dropout and sampling.")] = 0,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the trained model's state_dict() into this .safetensors file. "
+            "`graphwright.gnn.data.load_tensors` reads it, as any reader of safetensors does."
+        ),
+    ] = None,
     balance_plot: Annotated[
         Path | None, typer.Option(help="Draw each worker's load into this .png or .svg file.")
     ] = None,
@@ -214,12 +221,14 @@ def gnn_train(
     The parameters are those that a single process would find. Vertices with the boolean features
     train_mask, val_mask and test_mask are learned from and judged by.
     """
+    from graphwright.gnn.data import save_tensors
     from graphwright.gnn.distributed import Sampling, adam, distribute_made
     from graphwright.report import plot_accuracy, plot_balance
 
     for path in (balance_plot, accuracy_plot):
         outputs.check(path, outputs.PICTURES)
     outputs.check(output, (".json",))
+    outputs.check(save, (".safetensors",))
     sampling = None
     if fanouts is not None:
         sampling = Sampling(fanouts=_numbers(fanouts, "--fanouts"), batch_size=batch_size)
@@ -233,6 +242,8 @@ def gnn_train(
         )  # fmt: skip
     if not trained.epochs:  # another rank tells
         return
+    if save is not None:
+        save_tensors(str(save), dict(trained.state))
     caption = f"{Path(model).name} · {partition} · seed {seed}"
     if balance_plot is not None:
         plot_balance(trained.epochs, balance_plot, caption=caption)
@@ -247,7 +258,7 @@ def gnn_train(
         outputs.print_json(data)
     else:
         _show_trained(trained)
-    outputs.say_saved(balance_plot, accuracy_plot, output)
+    outputs.say_saved(save, balance_plot, accuracy_plot, output)
 
 
 def _numbers(text: str, flag: str) -> tuple[int, ...]:

@@ -61,6 +61,8 @@ class Trained:
     cost: CostModel | None
     outputs: Tensor
     """The model's output for each vertex, after the last epoch."""
+    state: Mapping[str, Tensor]
+    """A copy of the trained model's `state_dict()`."""
 
     @property
     def losses(self) -> list[float]:
@@ -73,7 +75,7 @@ class Trained:
         return median(e.seconds for e in self.epochs if e.bounds == self.bounds or len(e.busy) == 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the outputs, as data for JSON."""
+        """All but tensors, as data for JSON."""
         return {
             "workers": len(self.bounds) - 1,
             "bounds": list(self.bounds),
@@ -159,7 +161,10 @@ def distribute(
     outputs = torch.cat([result.outputs for result in results])
     if places is not None:
         outputs = torch.empty_like(outputs).index_copy_(0, places, outputs)
-    return Trained(epochs=first.epochs, bounds=first.bounds, cost=first.cost, outputs=outputs)
+    return Trained(
+        epochs=first.epochs, bounds=first.bounds, cost=first.cost, outputs=outputs,
+        state={name: value.detach().cpu().clone() for name, value in model.state_dict().items()},
+    )  # fmt: skip
 
 
 def predict(
