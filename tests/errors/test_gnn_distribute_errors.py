@@ -127,6 +127,8 @@ def test_outputs_and_losses_of_another_length():
 def test_bounds_that_are_no_ranges():
     with pytest.raises(InvalidRanges, match="3 bounds from 0 to 4"):
         dgl.distribute(gcn(), make_graph(), workers=2, partition=(0, 4))
+    with pytest.raises(InvalidRanges, match=r"whole numbers. Got \[0, 2.5, 4\]"):
+        dgl.distribute(gcn(), make_graph(), workers=2, partition=(0, 2.5, 4))
 
 
 def test_an_empty_training_mask():

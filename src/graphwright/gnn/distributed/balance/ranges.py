@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from operator import index
 
 from torch import Tensor
 
@@ -39,7 +40,10 @@ class InvalidRanges(DGLError):
 
 def check_bounds(bounds: Sequence[int], num_nodes: int, workers: int) -> Bounds:
     """Bounds that a user gave."""
-    made = tuple(int(bound) for bound in bounds)
+    try:
+        made = tuple(index(bound) for bound in bounds)
+    except TypeError:
+        raise InvalidRanges(f"bounds are whole numbers. Got {list(bounds)}.") from None
     if len(made) != workers + 1 or made[0] != 0 or made[-1] != num_nodes:
         raise InvalidRanges(
             f"{workers} workers on {num_nodes} vertices need {workers + 1} bounds from 0 to "
