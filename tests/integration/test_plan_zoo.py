@@ -64,7 +64,8 @@ def test_never_worse_than_what_people_do(name, on):
     found = gw.plan(zoo_graph(name), on, points=2, costs=COSTS)
     one_machine = len({axis.level for axis in cluster(on).axes}) == 1
     between_nodes = {"hsdp", "fsdp-tp"} if one_machine else set()
-    assert set(found.others) == {*RECIPES, "tofu", "optcnn"} - between_nodes
+    for_convolutions = {"one-weird-trick"} if name != "resnet50" else set()
+    assert set(found.others) == {*RECIPES, "tofu", "optcnn"} - between_nodes - for_convolutions
     assert no_worse(found) == []
 
 
