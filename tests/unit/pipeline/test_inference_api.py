@@ -1,6 +1,7 @@
 """gw.optimize: the same results, fewer kernels; case studies; files; what is refused."""
 
 import json
+import re
 from collections import Counter
 from importlib.util import find_spec
 
@@ -214,6 +215,28 @@ def test_what_cannot_be_optimised_is_refused():
         gw.optimize(Averages(), IMAGE, alpha=0.5)
     with pytest.raises(InvalidOption, match="roofline"):
         gw.optimize(Averages(), IMAGE, prices="guessed")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"alpha": 0.5}, {"alpha": "greedy"}, {"alpha": float("nan")}, {"alpha": None},
+        {"budget": 0}, {"budget": 2.5}, {"budget": "many"}, {"budget": True},
+        {"seconds": -1}, {"seconds": float("nan")}, {"seconds": None},
+        {"tolerance": -1.0}, {"tolerance": "loose"}, {"tolerance": float("nan")},
+        {"seed": -1}, {"seed": 1.5}, {"seed": 2**64}, {"seed": None},
+    ],
+)  # fmt: skip
+def test_options_that_are_no_such_numbers_are_refused(option):
+    ((name, value),) = option.items()
+    with pytest.raises(InvalidOption, match=rf"^{name}={re.escape(repr(value))}: "):
+        gw.optimize(nn.Linear(2, 2).eval(), torch.rand(1, 2), **option)
+
+
+@pytest.mark.parametrize("price", [float("nan"), -1.0, float("inf"), None, "cheap"])
+def test_prices_that_are_no_times_are_refused(price):
+    with pytest.raises(InvalidOption, match=rf"gave {price!r} for aten.linear\("):
+        gw.optimize(nn.Linear(2, 2).eval(), torch.rand(1, 2), prices=lambda *call: price)
 
 
 def test_other_files_are_no_models(tmp_path):

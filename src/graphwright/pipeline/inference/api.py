@@ -37,6 +37,7 @@ from graphwright.pipeline.inference.module import (
     program_of,
     shapes_of,
 )
+from graphwright.pipeline.inference.options import GivenPrice, check_options
 from graphwright.rewrite import ALPHA, Price, Rewritten, Tell, rewrite_graph
 
 Prices = Literal["measured", "roofline"]
@@ -147,11 +148,7 @@ def optimize(
     checked against the model on random inputs like the example, drawn with `seed`, to within
     `tolerance` of the largest output.
     """
-    if not (alpha >= 1 and budget >= 1 and seconds >= 0):
-        raise InvalidOption(
-            f"alpha={alpha}, budget={budget}, seconds={seconds}: alpha and budget have to be 1 or "
-            "more, seconds 0 or more"
-        )
+    check_options(alpha, budget, seconds, tolerance, seed)
     report("reading the model", 0, 0)
     exported = export(model, inputs)
     device = next((t.device for t in exported.weights.values()), torch.device("cpu"))
@@ -201,7 +198,7 @@ def _plain(
 
 def _price(prices: Prices | Price, device: torch.device, channels_last: bool) -> Price:
     if callable(prices):
-        return prices
+        return GivenPrice(prices)
     if prices == "measured":
         return MeasuredPrice(device, channels_last=channels_last)
     if prices == "roofline":
