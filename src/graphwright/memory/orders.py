@@ -9,7 +9,7 @@ local      what is ready and needs the least that was not used lately: all steps
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -61,7 +61,8 @@ def local_order(problem: MemoryProblem, room: int) -> Ints:
     """An order that reads what was read lately: `room` is how many bytes are taken to be there.
 
     Of the ready operators the one with the fewest missing bytes goes next, the first of these in
-    the early order. Updates go at once, as gradients are gone with them.
+    the early order. Updates go at once, as gradients are gone with them. What has had its last
+    reader takes no room any more: a recurrent layer's gradient is a sum of many, each gone at once.
     """
     ops, before = problem.operators, problem.predecessors
     nbytes = [s.nbytes for s in problem.storages]
@@ -72,6 +73,7 @@ def local_order(problem: MemoryProblem, room: int) -> Ints:
     for i, each in enumerate(before):
         for p in each:
             readers.setdefault(p, []).append(i)
+    left = Counter(s for op in ops for s in op.reads)
     recent: OrderedDict[int, None] = OrderedDict()
     held = 0
     ready = {i for i, count in enumerate(waiting) if count == 0}
@@ -92,6 +94,11 @@ def local_order(problem: MemoryProblem, room: int) -> Ints:
             else:
                 recent[s] = None
                 held += nbytes[s]
+        left.subtract(ops[chosen].reads)
+        for s in ops[chosen].reads:
+            if not left[s] and s in recent:
+                del recent[s]
+                held -= nbytes[s]
         while held > room and len(recent) > 1:
             oldest, _ = recent.popitem(last=False)
             held -= nbytes[oldest]

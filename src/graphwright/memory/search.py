@@ -37,11 +37,23 @@ from graphwright.plans import MemoryPlan, MemoryProblem
 
 PRESSURES = (1e-3, 3e-2, 3e-1)
 RECOMPUTE = 0.1
+REPEATS = (
+    (0.0, 0.1),
+    (RECOMPUTE, 0.1),
+    (RECOMPUTE, 0.2),
+    (RECOMPUTE, 0.7),
+    (RECOMPUTE, 0.8),
+    (0.3, 0.1),
+    (0.3, 0.6),
+)
+"""Shares `recompute` and `gap`: with a large gap only what the first layers make is made again."""
+
 CHOICES = tuple(
     Choice(pressure=pressure, recompute=recompute, gap=gap)
     for pressure in PRESSURES
-    for recompute, gap in ((0.0, 0.1), (RECOMPUTE, 0.1), (RECOMPUTE, 0.2), (0.3, 0.1))
+    for recompute, gap in REPEATS
 )
+FIRST = (Choice(), Choice(recompute=RECOMPUTE), Choice(recompute=RECOMPUTE, gap=0.8))
 KEEPS = tuple(Choice(keep=keep) for keep in (0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95))
 ROOMS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the capacity that local orders take to be there."""
@@ -148,6 +160,8 @@ def find_plan(
 ) -> Found:
     """Search for the fastest plan of a problem within a capacity."""
     check_searches(searches)
+    if type(seed) is not int or seed < 0:
+        raise InvalidOption(f"seed={seed!r} is no seed; give a whole number of at least 0")
     planner = Planner(problem) if planner is None else planner
     planner.check_capacity(capacity)
     began = time.monotonic()
@@ -200,7 +214,7 @@ def _greedy(search: _Search) -> None:
         first = [
             search.try_one("greedy", order, choice, capacity=capacity)
             for order in _orders(search.problem, capacity)
-            for choice in (Choice(), Choice(recompute=RECOMPUTE))
+            for choice in FIRST
         ]
         order = min(first, key=lambda individual: individual.time).order
         for choice in (*CHOICES, *KEEPS):

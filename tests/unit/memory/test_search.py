@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from graphwright.errors import InvalidOption
 from graphwright.memory import Choice, Planner, find_plan, plan_without_swaps, program_order, search
 from graphwright.plans import MemoryProblem, Operator, Storage, swapped_bytes, verify_memory
 from memory_problems import figure_41
@@ -64,3 +65,9 @@ def test_parameters_that_are_read_once_come_in_equal_parts():
     found = find_plan(problem, 300 + 30, searches=("greedy",))
     verify_memory(found.plan, problem)
     assert found.plan.makespan <= 1.6 * problem.compute_time
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, True, "3"])
+def test_a_seed_is_a_whole_number_from_0_upwards(seed):
+    with pytest.raises(InvalidOption, match="seed="):
+        find_plan(figure_41(), 10, searches=("greedy",), seed=seed)
