@@ -4,6 +4,13 @@ from graphwright.memory.fits import plan_without_swaps
 from graphwright.memory.from_graph import COPY, GraphProblem, problem_of
 from graphwright.memory.orders import early_order, local_order, names_to_order, program_order
 from graphwright.memory.planner import Choice, Passed, Planner, Pool
-from graphwright.memory.search import SEARCHES, Found, Progress, check_searches, find_plan
+from graphwright.memory.search import (
+    SEARCHES,
+    Found,
+    Progress,
+    check_searches,
+    check_seed,
+    find_plan,
+)
 from graphwright.memory.timing import task_graph
 from graphwright.memory.transfer_dp import least_bytes_in

@@ -1,6 +1,7 @@
 """A captured step as a memory problem: nodes with time, tensors with storage.
 
-    operators     all nodes that compute; views are made anew where they are read
+    operators     all nodes that compute; views are made anew where they are read, but for one that
+                  is the new value of an input: it is computed, since what it shows may change
     storages      a tensor and its views; sizes rounded up to ALIGNMENT
     on the host   every input: parameters, buffers and optimizer state have their home there, data
                   and learning rates come from there
@@ -34,13 +35,15 @@ class GraphProblem:
     """The problem of a graph, and what connects the two.
 
     `storage_of` names the storage of every tensor (that of a new value is the old one's where it is
-    written in place), `copied` the old and new storages of values that are copied at the end.
+    written in place), `views` the tensors that are made anew from their storage where they are
+    read, `copied` the old and new storages of values that are copied at the end.
     """
 
     graph: Graph
     facts: GraphFacts
     problem: MemoryProblem
     storage_of: dict[str, str]
+    views: frozenset[str]
     copied: dict[str, tuple[str, str]]
 
 
@@ -53,15 +56,19 @@ class _Builder:
     def __init__(self, graph: Graph, cluster: Cluster, costs: Costs) -> None:
         self.graph, self.cluster, self.costs = graph, cluster, costs
         self.facts = GraphFacts(graph)
+        made_anew = (n for i, n in enumerate(graph.nodes) if self.facts.is_view[i])
+        self.views = frozenset(name for node in made_anew for name in node.outputs)
+        self.views -= set(graph.updates.values())
         self.to_host = cluster.to_host(0, both=True)
         self.from_host = cluster.from_host(0, both=True)
 
     def build(self) -> GraphProblem:
         graph, facts = self.graph, self.facts
         in_place = self._in_place()
-        storage_of = {name: facts.root[name] for name in graph.tensors}
-        for name, root in list(storage_of.items()):
-            storage_of[name] = in_place.get(root, root)
+        storage_of = {}
+        for name in graph.tensors:
+            own = facts.root[name] if name in self.views else name
+            storage_of[name] = in_place.get(own, own)
         kept = {storage_of[name] for name in facts.results}
         copied = {
             f"{COPY}{old}": (old, storage_of[new])
@@ -74,10 +81,11 @@ class _Builder:
         operators: list[Operator] = []
         position: dict[int, int] = {}
         for i, node in enumerate(graph.nodes):
-            if facts.is_view[i]:
+            outputs = [name for name in node.outputs if name not in self.views]
+            if not outputs:
                 continue
             reads = dict.fromkeys(storage_of[n] for n in node.inputs if n is not None)
-            made = [storage_of[n] for n in node.outputs]
+            made = [storage_of[n] for n in outputs]
             writes = [name for name in made if name in graph.inputs]
             makes = [name for name in made if name not in graph.inputs]
             position[i] = len(operators)
@@ -112,7 +120,12 @@ class _Builder:
             graph_hash=graph.hash,
         )
         return GraphProblem(
-            graph=graph, facts=facts, problem=problem, storage_of=storage_of, copied=copied
+            graph=graph,
+            facts=facts,
+            problem=problem,
+            storage_of=storage_of,
+            views=self.views,
+            copied=copied,
         )
 
     def _in_place(self) -> dict[str, str]:
@@ -122,7 +135,7 @@ class _Builder:
         taken: set[str] = set()
         for old, new in graph.updates.items():
             made = facts.producer.get(new)
-            alone = facts.root[new] == new and facts.replaces[new] == [old] and made is not None
+            alone = facts.replaces[new] == [old] and made is not None
             if not alone or made is None or old in taken:
                 continue
             same = graph.tensors[old].type == graph.tensors[new].type
@@ -176,6 +189,8 @@ class _Builder:
         node = self.graph.nodes[i]
         if node.op == CONSTANT_OP:
             return 0
+        if self.facts.is_view[i]:
+            return sum(self._copy_time(n) for n in node.outputs if n not in self.views)
         facts, device = self.facts, self.cluster.devices[0]
         return _picoseconds(self.costs.compute(node.op, facts.attrs[i], facts.types[i], device))
 

@@ -160,8 +160,7 @@ def find_plan(
 ) -> Found:
     """Search for the fastest plan of a problem within a capacity."""
     check_searches(searches)
-    if type(seed) is not int or seed < 0:
-        raise InvalidOption(f"seed={seed!r} is no seed; give a whole number of at least 0")
+    check_seed(seed)
     planner = Planner(problem) if planner is None else planner
     planner.check_capacity(capacity)
     began = time.monotonic()
@@ -196,6 +195,12 @@ def check_searches(names: tuple[str, ...]) -> None:
     for name in names:
         if name not in SEARCHES:
             raise InvalidOption(f"{name!r} is no search; there are {', '.join(SEARCHES)}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what random numbers cannot start from."""
+    if type(seed) is not int or seed < 0:
+        raise InvalidOption(f"seed={seed!r} is no seed; give a whole number of at least 0")
 
 
 def _lru(search: _Search) -> None:

@@ -26,6 +26,7 @@ from graphwright.memory import (
     Planner,
     Progress,
     check_searches,
+    check_seed,
     find_plan,
     plan_without_swaps,
     problem_of,
@@ -223,8 +224,11 @@ def swap(
         return SwapPlan(given=given, cluster=on, plan=retime(known, given.problem))
     if isinstance(budget, bool) or not budget >= 0:
         raise InvalidOption(f"budget={budget!r}: give seconds, from 0 upwards")
+    if not isinstance(search, Sequence):
+        raise InvalidOption(f"search={search!r}: give the name of a search, or several")
     searches = (search,) if isinstance(search, str) else tuple(search)
     check_searches(searches)
+    check_seed(seed)
     planner = Planner(given.problem)
     if (whole := plan_without_swaps(planner, capacity)) is not None:
         verify_memory(whole, given.problem)

@@ -8,7 +8,7 @@ from torch import nn
 
 import graphwright as gw
 from graphwright import capture
-from graphwright.errors import BatchMismatch, PlanMismatch, StepLost
+from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch, StepLost
 from graphwright.memory import Choice, Planner, early_order
 from graphwright.plans import MemoryTooSmall, make_plan
 from graphwright.run.program.swapping import arena
@@ -100,6 +100,65 @@ def test_training_is_that_of_the_graph_to_the_last_bit_and_of_eager(kind, optimi
         ):
             torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5, msg=name)
     assert step.num_steps == 4
+
+
+class Remembering(nn.Module):
+    """Buffers whose new values are views: of each other, of an activation, of one that changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        for number, name in enumerate(("now", "before", "left", "right", "seen")):
+            self.register_buffer(name, torch.arange(36.0).reshape(6, 6) / 36 + number)
+
+    def forward(self, x):
+        y = torch.tanh(self.linear(x) + self.now)
+        self.before.copy_(self.now.T)
+        self.now.copy_(self.now * 0.9 + y.detach().mean(0))
+        left = self.left.clone()
+        self.left.copy_(self.right.T)
+        self.right.copy_(left.T)
+        self.seen.copy_(y.detach().T)
+        return torch.tanh(y + self.before) + self.now
+
+
+@pytest.mark.parametrize("recompute", [0.0, 1e3])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_buffers_take_views_as_new_values(share, recompute):
+    torch.manual_seed(0)
+    model, batch = Remembering(), (torch.randn(6, 6), torch.randint(0, 6, (6,)))
+    graph = gw.capture(model, LOSS, batch, optimizer=torch.optim.SGD)
+    whole = gw.swap(graph, "1GB")
+    problem = whole.given.problem
+    room = round(max(problem.needs) + share * (whole.needs - max(problem.needs)))
+    choice = Choice(recompute=recompute, gap=0.05)
+    plan = Planner(problem).plan(early_order(problem), room, choice)
+    planned = gw.swap(graph, plan=plan)
+    step = planned.compile(copy.deepcopy(model), LOSS, torch.optim.SGD, device="cpu")
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(3):
+        step(batch)
+        optimizer.zero_grad()
+        LOSS(model(batch[0]), batch[1]).backward()
+        optimizer.step()
+    values = step.values()
+    for name, right in model.state_dict().items():
+        torch.testing.assert_close(values[name], right, msg=name)
+
+
+@pytest.mark.parametrize("search", [3, ("greedy", 3), None])
+def test_searches_are_named(search):
+    model = Recurrent()
+    graph = gw.capture(model, LOSS, BATCHES[Recurrent](), optimizer=torch.optim.SGD)
+    with pytest.raises(InvalidOption, match="search"):
+        gw.swap(graph, "5kB", search=search)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "one"])
+def test_seeds_are_checked_where_nothing_is_searched_as_well(seed):
+    graph = gw.capture(Recurrent(), LOSS, BATCHES[Recurrent](), optimizer=torch.optim.SGD)
+    with pytest.raises(InvalidOption, match="seed"):
+        gw.swap(graph, "1GB", seed=seed)
 
 
 @pytest.mark.parametrize("kind", BATCHES)

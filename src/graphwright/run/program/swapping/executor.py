@@ -70,7 +70,7 @@ class SwapExecutor:
     def result(self, name: str) -> Tensor:
         """What the iteration has made of a tensor of the graph that it returns; a copy."""
         with torch.no_grad():
-            return self._view(name, self.take(self.given.storage_of[name])).clone()
+            return self._shown(name, self.take(self.given.storage_of[name])).clone()
 
     def run(self) -> None:
         """One iteration."""
@@ -95,7 +95,10 @@ class SwapExecutor:
 
     def _read(self, name: str) -> Tensor:
         """A tensor of the graph, from what is in the arena now."""
-        return self._view(name, self._on_device(self.given.storage_of[name]))
+        return self._shown(name, self._on_device(self.given.storage_of[name]))
+
+    def _shown(self, name: str, storage: Tensor) -> Tensor:
+        return self._view(name, storage) if name in self.given.views else storage
 
     def _view(self, name: str, root: Tensor) -> Tensor:
         """A tensor of the graph as a view of what it shows."""
@@ -124,6 +127,8 @@ class SwapExecutor:
         except (UnknownOperator, RuntimeError, TypeError, IndexError) as error:
             raise ReplayError(f"{node!r} failed: {error}") from error
         for name, result in zip(node.outputs, results, strict=True):
+            if name in self.given.views:
+                continue
             storage = self.given.storage_of[name]
             if storage in action.places:
                 self.layouts[storage] = layout_of(result)
