@@ -1,7 +1,7 @@
 """Products of matrices and factorisations.
 
-Products are described sums, which split along any index. A factorisation takes each matrix whole;
-that of a tall matrix is made of products and one small factorisation, so that its rows split.
+Products are described sums, which split along any index. A factorisation takes each matrix whole:
+a stack of matrices splits, one matrix does not.
 """
 
 from __future__ import annotations
