@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
+from graphwright import errors
 from graphwright.errors import GraphwrightError, RanksDiffer
 from graphwright.run.processes.lost import naming_lost_ranks
 from graphwright.run.processes.notices import notice_of_waiting
@@ -104,18 +105,12 @@ def _error_from_json(data: Mapping[str, Any]) -> GraphwrightError | OSError:
         number, text, file = data["os"]
         return OSError(number, text, *([file] if file else []))
     fields = {n: tuple(v) if isinstance(v, list) else v for n, v in data["fields"].items()}
-    for kind in _error_types(GraphwrightError):
-        if (kind.__module__, kind.__name__) == (GraphwrightError.__module__, data["type"]):
-            error = kind(data["message"])
-            vars(error).update(fields)
-            return error
-    return GraphwrightError(data["message"])
-
-
-def _error_types(kind: type[GraphwrightError]) -> Iterator[type[GraphwrightError]]:
-    yield kind
-    for more in kind.__subclasses__():
-        yield from _error_types(more)
+    kind = getattr(errors, data["type"], None)
+    if not (isinstance(kind, type) and issubclass(kind, GraphwrightError)):
+        return GraphwrightError(data["message"])
+    error = kind(data["message"])
+    vars(error).update(fields)
+    return error
 
 
 @contextmanager
