@@ -85,3 +85,11 @@ from graphwright.errors.running import (
     WorkersMissing,
     WorkerTimedOut,
 )
+
+
+def error_type(name: str) -> type[GraphwrightError]:
+    """The exception of that name, the base class where there is none."""
+    kind = globals().get(name)
+    if isinstance(kind, type) and issubclass(kind, GraphwrightError):
+        return kind
+    return GraphwrightError

@@ -23,8 +23,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from graphwright import errors
-from graphwright.errors import GraphwrightError, RanksDiffer
+from graphwright.errors import GraphwrightError, RanksDiffer, error_type
 from graphwright.run.processes.lost import naming_lost_ranks
 from graphwright.run.processes.notices import notice_of_waiting
 
@@ -105,11 +104,10 @@ def _error_from_json(data: Mapping[str, Any]) -> GraphwrightError | OSError:
         number, text, file = data["os"]
         return OSError(number, text, *([file] if file else []))
     fields = {n: tuple(v) if isinstance(v, list) else v for n, v in data["fields"].items()}
-    kind = getattr(errors, data["type"], None)
-    if not (isinstance(kind, type) and issubclass(kind, GraphwrightError)):
-        return GraphwrightError(data["message"])
+    kind = error_type(data["type"])
     error = kind(data["message"])
-    vars(error).update(fields)
+    if kind.__name__ == data["type"]:
+        vars(error).update(fields)
     return error
 
 
