@@ -39,15 +39,17 @@ def _library() -> ctypes.CDLL | None:
 
 
 def name_machine() -> str | None:
-    """What processes that can read each other's memory share: system, process namespace, user.
+    """What processes that can read each other's memory share: system, namespaces, user.
 
-    None where no process can.
+    The namespace of the network counts, as the sockets by which they meet belong to one. None where
+    no process can.
     """
     if _library() is None:
         return None
     try:
         running = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{running}/{os.readlink('/proc/self/ns/pid')}/{os.getuid()}"
+        spaces = "/".join(os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net"))
+        return f"{running}/{spaces}/{os.getuid()}"
     except OSError:
         return None
 

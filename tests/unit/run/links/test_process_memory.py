@@ -2,6 +2,8 @@
 
 import errno
 import os
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -33,3 +35,14 @@ def test_a_process_that_is_not_there():
 
 def test_a_machine_has_one_name():
     assert name_machine() == name_machine() is not None
+
+
+def test_another_network_is_another_machine():
+    # The sockets by which processes meet belong to a network: rank 0 waited 20 s for a connection.
+    alone = ["unshare", "--net", "--map-root-user"]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:  # fmt: skip
+        pytest.skip("network namespaces are not allowed here")
+    ask = "from graphwright.run.links.process_memory import name_machine; print(name_machine())"
+    done = subprocess.run([*alone, sys.executable, "-c", ask], capture_output=True, text=True, check=True)  # fmt: skip
+    here = name_machine()
+    assert here is not None and done.stdout.strip().rpartition("/")[0] not in ("", here.rpartition("/")[0])  # fmt: skip
