@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from graphwright.ir import Graph
 from graphwright.machine import Cluster, Store, num_cores
 from graphwright.partition import Progress, plan
-from graphwright.plans import Frontier, Plan
+from graphwright.plans import Frontier, Plan, figures_of
 from graphwright.run import calibrate, calls_of_plan, how_sure, measure_local
 from graphwright.simulate import CostModel
 
@@ -71,15 +72,17 @@ def plan_by_calls(
     device: str,
     baselines: Sequence[str],
     report: Progress,
+    within: float = inf,
 ) -> MeasuredFrontier:
     """Plan, measure the calls of the plans on a device of this machine, and plan again by that.
 
-    `device` is what to measure on, as "local:2", and has to be like those of the cluster.
+    `device` is what to measure on, as "local:2", and has to be like those of the cluster. Plans
+    that take over `within` times as long as the fastest keep their formulas, but for the baselines.
     """
     frontier = _plan(graph, on, store, baselines, report)
     num_calls = num_left = 0
     for _ in range(ROUNDS):
-        calls = [call for each in _plans(frontier) for call in calls_of_plan(graph, each)]
+        calls = [call for each in _plans(frontier, within) for call in calls_of_plan(graph, each)]
         measured = calibrate(
             calls,
             device=device,
@@ -110,6 +113,7 @@ def _plan(
     return plan(graph, on, costs=costs, baselines=tuple(baselines), report=report)
 
 
-def _plans(frontier: Frontier) -> Iterator[Plan]:
-    yield from frontier
+def _plans(frontier: Frontier, within: float) -> Iterator[Plan]:
+    longest = within * figures_of(frontier.fastest()).time
+    yield from (each for each in frontier if figures_of(each).time <= longest)
     yield from frontier.others.values()
