@@ -4,8 +4,9 @@
 
 The actions of the plan are issued in its order. An operator reads views in the arena; views of a
 tensor are made anew, since it may lie elsewhere than when it was last read. What its kernel returns
-is copied to the place that the plan has for it. On a CPU places that were left are overwritten, so
-that a plan which reads what is not there computes NaN and not the right result by luck.
+is copied to the place that the plan has for it. On a CPU places that were left are overwritten in
+the first iterations, so that a plan which reads what is not there computes NaN and not the right
+result by luck.
 """
 
 from __future__ import annotations
@@ -17,30 +18,41 @@ from torch import Tensor
 
 from graphwright.aten import run_node, without_autocast
 from graphwright.errors import ReplayError, UnknownOperator
+from graphwright.ir import TensorType
 from graphwright.memory import GraphProblem
-from graphwright.plans import MemoryPlan, Run, SwapIn, SwapOut, verify_memory
+from graphwright.plans import MemoryPlan, MemoryProblem, Run, SwapIn, SwapOut, verify_memory
 from graphwright.run.program.swapping.arena import Arena, HostSlab, Layout, layout_of, plain_layout
 from graphwright.run.program.swapping.streams import CpuStreams, CudaStreams, Streams
 
+POISONED = 2
+"""Iterations in which places that were left are overwritten: later ones do the same as these."""
 
-class SwapExecutor:
-    """Runs the iterations of a plan; what lives between them is in the arena or on the host."""
 
-    def __init__(self, given: GraphProblem, plan: MemoryPlan, device: torch.device) -> None:
-        verify_memory(plan, given.problem)
-        self.given, self.plan, self.device = given, plan, device
-        self.graph, self.facts = given.graph, given.facts
-        self.nbytes = {s.name: s.nbytes for s in given.problem.storages}
-        on_host = dict.fromkeys(s.name for s in given.problem.storages if s.begins_on_host)
+class Executor:
+    """Runs the iterations of a plan; what lives between them is in the arena or on the host.
+
+    How operators compute is said by those who inherit from this one.
+    """
+
+    def __init__(
+        self,
+        problem: MemoryProblem,
+        types: Mapping[str, TensorType],
+        plan: MemoryPlan,
+        device: torch.device,
+    ) -> None:
+        verify_memory(plan, problem)
+        self.plan, self.device = plan, device
+        self.nbytes = {s.name: s.nbytes for s in problem.storages}
+        on_host = dict.fromkeys(s.name for s in problem.storages if s.begins_on_host)
         on_host |= dict.fromkeys(a.name for a in plan.actions if isinstance(a, SwapOut))
         is_gpu = device.type == "cuda"
         self.host = HostSlab({name: self.nbytes[name] for name in on_host}, pinned=is_gpu)
         self.arena = Arena(plan.arena, device)
-        self.layouts: dict[str, Layout] = {
-            s.name: plain_layout(self.graph.tensors[s.name].type) for s in given.problem.storages
-        }
+        self.layouts: dict[str, Layout] = {n: plain_layout(types[n]) for n in self.nbytes}
         self.streams: Streams = CudaStreams(plan.actions, device) if is_gpu else CpuStreams()
         self.places: dict[str, int] = dict(plan.residents)
+        self.num_runs = 0
 
     def give(self, values: Mapping[str, Tensor]) -> None:
         """Put values where an iteration begins with them: on the host, or at home in the arena."""
@@ -67,11 +79,6 @@ class SwapExecutor:
         self._finish()
         return self.host.view(self.layouts[name], name)
 
-    def result(self, name: str) -> Tensor:
-        """What the iteration has made of a tensor of the graph that it returns; a copy."""
-        with torch.no_grad():
-            return self._shown(name, self.take(self.given.storage_of[name])).clone()
-
     def run(self) -> None:
         """One iteration."""
         with torch.no_grad(), without_autocast():
@@ -87,53 +94,27 @@ class SwapExecutor:
                             self._swap_in(action)
                 self.streams.issued(at)
             self.streams.end()
+        self.num_runs += 1
 
     def _finish(self) -> None:
         """Wait until all that was issued has been done."""
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
 
-    def _read(self, name: str) -> Tensor:
-        """A tensor of the graph, from what is in the arena now."""
-        return self._shown(name, self._on_device(self.given.storage_of[name]))
-
-    def _shown(self, name: str, storage: Tensor) -> Tensor:
-        return self._view(name, storage) if name in self.given.views else storage
-
-    def _view(self, name: str, root: Tensor) -> Tensor:
-        """A tensor of the graph as a view of what it shows."""
-        made = self.facts.producer.get(name)
-        if made is None or not self.facts.is_view[made[0]]:
-            return root
-        i, output = made
-        viewed, arg = self.facts.viewed(i)
-        node = self.graph.nodes[i]
-        arguments: list[Tensor | None] = [None] * len(node.inputs)
-        arguments[arg] = self._view(viewed, root)
-        return run_node(self.graph, node, arguments, root.device)[output]
-
     # -- actions ----------------------------------------------------------------------------------
 
     def _compute(self, action: Run) -> None:
-        copied = self.given.copied.get(action.name)
-        if copied is not None:
-            old, new = copied
-            self._on_device(old).copy_(self._on_device(new))
-            return
-        node = self.graph.node(action.name)
-        arguments = [None if name is None else self._read(name) for name in node.inputs]
-        try:
-            results = run_node(self.graph, node, arguments, self.device)
-        except (UnknownOperator, RuntimeError, TypeError, IndexError) as error:
-            raise ReplayError(f"{node!r} failed: {error}") from error
-        for name, result in zip(node.outputs, results, strict=True):
-            if name in self.given.views:
-                continue
-            storage = self.given.storage_of[name]
-            if storage in action.places:
-                self.layouts[storage] = layout_of(result)
-                self._place(storage, action.places[storage])
-            self._on_device(storage).copy_(result)
+        """Run an operator, and leave what it makes where the plan has it."""
+        raise NotImplementedError
+
+    def _leave(self, action: Run, storage: str, result: Tensor) -> None:
+        """Copy what a kernel has made to its place."""
+        if storage in action.places:
+            if result.untyped_storage().data_ptr() == self.arena.memory.data_ptr():
+                result = result.clone()  # a kernel may return what it was given
+            self.layouts[storage] = layout_of(result)
+            self._place(storage, action.places[storage])
+        self._on_device(storage).copy_(result)
 
     def _swap_out(self, action: SwapOut) -> None:
         name, layout = action.name, self.layouts[action.name]
@@ -158,5 +139,55 @@ class SwapExecutor:
         for other in gone:
             del self.places[other]
         self.places[name] = offset
-        if self.device.type == "cpu":
+        if self.device.type == "cpu" and self.num_runs < POISONED:
             self.arena.poison(offset, self.nbytes[name])
+
+
+class SwapExecutor(Executor):
+    """Runs the nodes of a graph."""
+
+    def __init__(self, given: GraphProblem, plan: MemoryPlan, device: torch.device) -> None:
+        types = {s.name: given.graph.tensors[s.name].type for s in given.problem.storages}
+        super().__init__(given.problem, types, plan, device)
+        self.given, self.graph, self.facts = given, given.graph, given.facts
+
+    def result(self, name: str) -> Tensor:
+        """What the iteration has made of a tensor of the graph that it returns; a copy."""
+        with torch.no_grad():
+            return self._shown(name, self.take(self.given.storage_of[name])).clone()
+
+    def _read(self, name: str) -> Tensor:
+        """A tensor of the graph, from what is in the arena now."""
+        return self._shown(name, self._on_device(self.given.storage_of[name]))
+
+    def _shown(self, name: str, storage: Tensor) -> Tensor:
+        return self._view(name, storage) if name in self.given.views else storage
+
+    def _view(self, name: str, root: Tensor) -> Tensor:
+        """A tensor of the graph as a view of what it shows."""
+        made = self.facts.producer.get(name)
+        if made is None or not self.facts.is_view[made[0]]:
+            return root
+        i, output = made
+        viewed, arg = self.facts.viewed(i)
+        node = self.graph.nodes[i]
+        arguments: list[Tensor | None] = [None] * len(node.inputs)
+        arguments[arg] = self._view(viewed, root)
+        return run_node(self.graph, node, arguments, root.device)[output]
+
+    def _compute(self, action: Run) -> None:
+        copied = self.given.copied.get(action.name)
+        if copied is not None:
+            old, new = copied
+            self._on_device(old).copy_(self._on_device(new))
+            return
+        node = self.graph.node(action.name)
+        arguments = [None if name is None else self._read(name) for name in node.inputs]
+        try:
+            results = run_node(self.graph, node, arguments, self.device)
+        except (UnknownOperator, RuntimeError, TypeError, IndexError) as error:
+            raise ReplayError(f"{node!r} failed: {error}") from error
+        for name, result in zip(node.outputs, results, strict=True):
+            if name in self.given.views:
+                continue
+            self._leave(action, self.given.storage_of[name], result)
