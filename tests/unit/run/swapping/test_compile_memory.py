@@ -111,7 +111,7 @@ def test_buffers_that_take_each_others_values():
 def test_values_are_copies_that_later_steps_leave_alone():
     step = compiled(limits()[0])
     step(batch())
-    values = {name: value for name, value in step.values().items()}
+    values = step.values()
     kept = {name: value.clone() for name, value in values.items()}
     state = step.state_dict()
     step(batch(1))
