@@ -6,7 +6,8 @@ last. A step that fails halfway has lost them; a checkpoint brings them back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +91,11 @@ class Held:
                 if name in self.kept
             }
 
-    def settle(self) -> None:
-        """Begin with what a checkpoint has left in the parts."""
+    @contextmanager
+    def filled(self) -> Iterator[None]:
+        """While a checkpoint is read into the parts; the next step begins with these."""
+        self.allocate()
+        yield
 
     def parts(self) -> Mapping[str, torch.Tensor]:
         """What this rank holds, by name; nothing while it is lost."""
@@ -180,7 +184,7 @@ class HeldInArena(Held):
         self._read: dict[str, torch.Tensor] | None = None
 
     def take(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        self._parts = self._read = None
+        self._parts = None
         return {}, {}
 
     def put(self, parts: dict[str, torch.Tensor]) -> None:
@@ -190,10 +194,16 @@ class HeldInArena(Held):
         names = (name for name in self.program.homes if name in self.kept)
         self._read = {name: self.executor.room_for(name) for name in names}
 
-    def settle(self) -> None:
+    @contextmanager
+    def filled(self) -> Iterator[None]:
+        self.allocate()
         assert self._read is not None
-        self.executor.restart(self._read)
-        self._parts, self._read = {}, None
+        try:
+            yield
+            self.executor.restart(self._read)
+            self._parts = {}
+        finally:
+            self._read = None
 
     def parts(self) -> Mapping[str, torch.Tensor]:
         if self._read is not None:

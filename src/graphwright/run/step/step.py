@@ -249,14 +249,13 @@ class Step:
 
         if self.links is not None and any(gather_results(lambda: self._held.is_lost)):
             self.links.renew()
-        self._held.allocate()
         try:
-            self.num_steps, self.seed = load_step(path, self.shards())
+            with self._held.filled():
+                self.num_steps, self.seed = load_step(path, self.shards())
         except InvalidCheckpoint as error:
             if error.partly_loaded:
                 self._held.take()
             raise
-        self._held.settle()
         self._starts_from, self._num_calls = None, 0
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import graphwright as gw
-from graphwright.errors import BatchMismatch, StepLost
+from graphwright.errors import BatchMismatch, GraphwrightError, StepLost
 from graphwright.machine import cluster
 from graphwright.plans import make_plan
 
@@ -133,6 +133,21 @@ def test_checkpoints_go_from_one_limit_to_another_and_to_none(tmp_path, saves, l
     other.load(tmp_path)
     assert other.num_steps == 2
     assert float(other(batch(2))) == pytest.approx(float(first(batch(2))), rel=1e-12)
+
+
+def test_a_checkpoint_that_cannot_be_read_changes_nothing(tmp_path):
+    step = compiled(limits()[0])
+    step(batch())
+    before = step.values()
+    with pytest.raises(GraphwrightError):
+        step.load(tmp_path / "none")
+    other = gw.capture(nn.Linear(12, 5), LOSS, (batch()[0].float(), batch()[1]))
+    plan = make_plan(other, cluster("local:1"), {})
+    gw.compile(plan, nn.Linear(12, 5), LOSS, graph=other).save(tmp_path)
+    with pytest.raises(GraphwrightError):
+        step.load(tmp_path)
+    for name, value in step.values().items():
+        assert torch.equal(before[name], value), name
 
 
 def test_a_step_that_failed_is_lost_until_a_checkpoint_is_read(tmp_path, monkeypatch):
