@@ -10,7 +10,7 @@ from rich.console import Console
 
 from graphwright.cli import outputs
 from graphwright.cli.app import MACHINE, AsJson, BatchSize, ModelOrGraph, Small, app
-from graphwright.cli.inputs import Pick, load_graph, load_plan, open_plans
+from graphwright.cli.inputs import Pick, load_graph, load_plan, open_plans, size
 
 if TYPE_CHECKING:
     from graphwright.run import RankSwaps, SwapPlan
@@ -70,10 +70,11 @@ def swap(
     """
     outputs.check(output, outputs.PLANS)
     outputs.check(plot, outputs.PICTURES)
+    room = None if memory is None else size(memory)
     if plan is not None:
         if cluster is not None:
             raise typer.BadParameter("--plan has a machine of its own; leave --cluster out")
-        _swap_partition(model, memory, plan, pick, batch_size, small, output, plot, as_json)
+        _swap_partition(model, room, plan, pick, batch_size, small, output, plot, as_json)
         return
     if pick is not None:
         raise typer.BadParameter("--pick chooses from a frontier; give it with --plan")
@@ -83,7 +84,7 @@ def swap(
         graph = load_graph(model, batch_size, small)
         status.update(f"Planning {len(graph.nodes):,} operators (Ctrl-C takes the best so far)")
         names = tuple(name.strip() for name in search.split(","))
-        found = plan_swaps(graph, memory, cluster=cluster, search=names, budget=budget, seed=seed)
+        found = plan_swaps(graph, room, cluster=cluster, search=names, budget=budget, seed=seed)
         if output is not None:
             found.save(output)
         if plot is not None:
@@ -96,7 +97,7 @@ def swap(
 
 
 def _swap_partition(
-    model: str, memory: str | None, path: Path, pick: str | None, batch_size: int | None,
+    model: str, memory: int | str | None, path: Path, pick: str | None, batch_size: int | None,
     small: bool, output: Path | None, plot: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The same under a plan for several devices."""

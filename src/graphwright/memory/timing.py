@@ -155,11 +155,11 @@ class _Layout:
                     together.append((k, at))
                     if len(together) < count[meeting[0]]:
                         break
-                for lane, place in together:
-                    self.number[lane][place] = len(self.places)
-                    reached[lane] = place + 1
-                    if lane != k:
-                        ready.append(lane)
+                for other, place in together:
+                    self.number[other][place] = len(self.places)
+                    reached[other] = place + 1
+                    if other != k:
+                        ready.append(other)
                 self.places.append(together)
         stuck = [k for k, lane in enumerate(self.lanes) if reached[k] < len(lane.plan.actions)]
         assert not stuck, f"ranks {stuck} wait for each other"
