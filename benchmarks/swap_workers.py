@@ -153,8 +153,9 @@ def replayed(name: str, steps: int) -> list[tuple[float, dict[str, torch.Tensor]
     graph = gw.capture(
         copy.deepcopy(model), LOSS, batch, optimizer=torch.optim.Adam, optimizer_options=OPTIONS
     )
-    values = bind(graph, model, batch[0], loss_fn=LOSS, optimizer=torch.optim.Adam, optimizer_options=OPTIONS)  # fmt: skip
-    values |= {name: batch[1] for name in graph.inputs if name.startswith("targets")}
+    values = bind(
+        graph, model, batch, loss_fn=LOSS, optimizer=torch.optim.Adam, optimizer_options=OPTIONS
+    )
     found = []
     for _ in range(steps):
         outputs = replay(graph, values)

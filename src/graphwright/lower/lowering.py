@@ -252,16 +252,16 @@ class Lowering:
         node, placed = self.graph.nodes[i], self.x.placed[i]
         types = self.facts.types[i]
         if node.op == CONSTANT_OP:
-            value = self.new_value(types.outputs[0])
+            constant = self.new_value(types.outputs[0])
             self.emit(
                 Constant(
                     node=node.name,
                     value=node.attrs["value"],
                     type=types.outputs[0],
-                    output=value,
+                    output=constant,
                 )
             )
-            return (value,)
+            return (constant,)
         tiling, part = placed.tiling, int(placed.part_of[placed.mesh.devices.index(self.rank)])
         call = tiling.classes[tiling.class_of[part]]
         outputs = tuple(map(self.new_value, call.types.outputs))
