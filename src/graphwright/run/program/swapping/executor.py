@@ -24,8 +24,9 @@ from graphwright.plans import MemoryPlan, MemoryProblem, Run, SwapIn, SwapOut, v
 from graphwright.run.program.swapping.arena import Arena, HostSlab, Layout, layout_of, plain_layout
 from graphwright.run.program.swapping.streams import CpuStreams, CudaStreams, Streams
 
-POISONED = 2
-"""Iterations in which places that were left are overwritten: later ones do the same as these."""
+WATCHED = 2
+"""Iterations in which places that were left are forgotten, and overwritten on a CPU; later ones do
+the same as these."""
 
 
 class Executor:
@@ -53,13 +54,15 @@ class Executor:
         self.streams: Streams = CudaStreams(plan.actions, device) if is_gpu else CpuStreams()
         self.places: dict[str, int] = dict(plan.residents)
         self.num_runs = 0
+        self._ends: dict[str, int] = {}
+        self._views: dict[tuple[str, int | None], tuple[Layout, Tensor]] = {}
 
     def give(self, values: Mapping[str, Tensor]) -> None:
         """Put values where an iteration begins with them: on the host, or at home in the arena."""
         self._finish()  # the iteration before may still be reading there
         for name, value in values.items():
-            self.layouts[name] = layout_of(value)
-            self.host.view(self.layouts[name], name).copy_(value)
+            self._lay_out(name, value)
+            self._on_host(name).copy_(value)
             if name in self.plan.residents:
                 self._on_device(name).copy_(value)
 
@@ -70,14 +73,14 @@ class Executor:
 
     def room_for(self, name: str) -> Tensor:
         """An empty tensor in host memory for a value that lives between iterations."""
-        return torch.empty_like(self.host.view(self.layouts[name], name), pin_memory=False)
+        return torch.empty_like(self._on_host(name), pin_memory=False)
 
     def take(self, name: str) -> Tensor:
         """The latest value of a storage, wherever it is; valid until the next iteration."""
         if name in self.places:
             return self._on_device(name)
         self._finish()
-        return self.host.view(self.layouts[name], name)
+        return self._on_host(name)
 
     def run(self) -> None:
         """One iteration."""
@@ -94,6 +97,9 @@ class Executor:
                             self._swap_in(action)
                 self.streams.issued(at)
             self.streams.end()
+        if self.num_runs < WATCHED:
+            self._ends = dict(self.places)
+        self.places = dict(self._ends)
         self.num_runs += 1
 
     def _finish(self) -> None:
@@ -112,24 +118,43 @@ class Executor:
         if storage in action.places:
             if result.untyped_storage().data_ptr() == self.arena.memory.data_ptr():
                 result = result.clone()  # a kernel may return what it was given
-            self.layouts[storage] = layout_of(result)
+            self._lay_out(storage, result)
             self._place(storage, action.places[storage])
         self._on_device(storage).copy_(result)
 
     def _swap_out(self, action: SwapOut) -> None:
-        name, layout = action.name, self.layouts[action.name]
-        self.host.view(layout, name).copy_(self._on_device(name), non_blocking=True)
+        self._on_host(action.name).copy_(self._on_device(action.name), non_blocking=True)
 
     def _swap_in(self, action: SwapIn) -> None:
-        name, layout = action.name, self.layouts[action.name]
-        self._place(name, action.offset)
-        self._on_device(name).copy_(self.host.view(layout, name), non_blocking=True)
+        self._place(action.name, action.offset)
+        self._on_device(action.name).copy_(self._on_host(action.name), non_blocking=True)
+
+    def _lay_out(self, name: str, value: Tensor) -> None:
+        """Have a storage lie as a value does."""
+        known = self.layouts[name]
+        if (known.stride, known.dtype) != (value.stride(), value.dtype):
+            self.layouts[name] = layout_of(value)
 
     def _on_device(self, name: str) -> Tensor:
-        return self.arena.view(self.layouts[name], self.places[name])
+        return self._view_at(name, self.places[name])
+
+    def _on_host(self, name: str) -> Tensor:
+        return self._view_at(name, None)
+
+    def _view_at(self, name: str, offset: int | None) -> Tensor:
+        """A storage at an offset of the arena, or on the host; each view is made once."""
+        layout, known = self.layouts[name], self._views.get((name, offset))
+        if known is not None and known[0] is layout:
+            return known[1]
+        view = self.host.view(layout, name) if offset is None else self.arena.view(layout, offset)
+        self._views[name, offset] = layout, view
+        return view
 
     def _place(self, name: str, offset: int) -> None:
         """Take a place; what was there is gone."""
+        if self.num_runs >= WATCHED:
+            self.places[name] = offset
+            return
         stop = offset + self.nbytes[name]
         gone = [
             other
@@ -139,7 +164,7 @@ class Executor:
         for other in gone:
             del self.places[other]
         self.places[name] = offset
-        if self.device.type == "cpu" and self.num_runs < POISONED:
+        if self.device.type == "cpu":
             self.arena.poison(offset, self.nbytes[name])
 
 

@@ -56,7 +56,7 @@ class RankExecutor(Executor):
         piece = self.given.pieces[action.name]
         held = {str(value): self._on_device(name) for value, name in piece.given.items()}
         try:
-            results = self.modules[action.name](held, self.seed)
+            results = self.modules[action.name].forward(held, self.seed)
         except (TypeError, IndexError) as error:
             raise ReplayError(f"{piece.instructions[-1]} failed: {error}") from error
         for storage, result in zip(piece.made.values(), results, strict=True):
