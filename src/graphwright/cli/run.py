@@ -47,6 +47,13 @@ def run(
             "share of this machine's."
         ),
     ] = None,
+    swap: Annotated[
+        bool,
+        typer.Option(
+            "--swap",
+            help="Let the plan need more than --memory: what does not fit waits in host memory.",
+        ),
+    ] = False,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -125,6 +132,7 @@ def run(
         workers=workers,
         plan=_find_plan(plan, pick),
         memory=None if memory is None else size(memory),
+        swap=swap,
         steps=steps,
         seed=seed,
         check=check,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -22,6 +22,11 @@ from graphwright.cli.app import (
     app,
 )
 from graphwright.cli.inputs import Pick, load_graph, load_plan
+
+if TYPE_CHECKING:
+    from graphwright.ir import Graph
+    from graphwright.plans import Plan
+    from graphwright.simulate import Timeline
 
 
 class Baseline(StrEnum):
@@ -92,9 +97,21 @@ def simulate(
             status.update(f"Splitting it over {on.num_devices} devices: {name}")
             given = baseline(name, graph, on, seed)
         status.update(f"Simulating a step on {on.name}")
-        timeline = simulate_plan(graph, given, on, compiled=compiled)
+        if given.memory is None:
+            timeline = simulate_plan(graph, given, on, compiled=compiled)
+        else:
+            timeline = _simulate_swaps(graph, replace(given, cluster=on), compiled)
         if output is not None:
             status.update(f"Saving {output}")
             timeline.save(output)
     outputs.say_saved(output)
     outputs.print_result(timeline, as_json, title=f"{model}, one training step")
+
+
+def _simulate_swaps(graph: Graph, plan: Plan, compiled: bool) -> Timeline:
+    """A step under a plan that runs in less memory than it needs."""
+    from graphwright.run import swap
+
+    if compiled:
+        raise typer.BadParameter("--compiled joins operators between which the plan swaps")
+    return swap(graph, partition=plan).timeline

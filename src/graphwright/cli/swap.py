@@ -10,10 +10,10 @@ from rich.console import Console
 
 from graphwright.cli import outputs
 from graphwright.cli.app import MACHINE, AsJson, BatchSize, ModelOrGraph, Small, app
-from graphwright.cli.inputs import load_graph
+from graphwright.cli.inputs import Pick, load_graph, load_plan, open_plans, size
 
 if TYPE_CHECKING:
-    from graphwright.run import SwapPlan
+    from graphwright.run import RankSwaps, SwapPlan
 
 
 @app.command()
@@ -27,6 +27,14 @@ def swap(
         str | None,
         typer.Option(help=f"{MACHINE} Its first device counts. Default: this computer."),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="A plan or a frontier saved by `graphwright plan -o`: each of its devices has "
+            "--memory. Of a frontier that plan is taken which is then the fastest, or --pick."
+        ),
+    ] = None,
+    pick: Pick = None,
     search: Annotated[
         str,
         typer.Option(
@@ -41,7 +49,11 @@ def swap(
     batch_size: BatchSize = None,
     small: Small = False,
     output: Annotated[
-        Path | None, outputs.option("Save the plan (.json); `gw.swap(graph, plan=...)` runs it.")
+        Path | None,
+        outputs.option(
+            "Save the plan (.json); `gw.swap(graph, plan=...)` runs it; with --plan, `graphwright "
+            "run --plan` and `gw.compile` do."
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -52,16 +64,27 @@ def swap(
     """Plan a step for less memory than it needs: what waits in host memory, and when it moves.
 
     `graphwright swap alexnet --memory 1.2GB --cluster p3.2xlarge -o alexnet.memory.json`
+
+    `graphwright swap gpt2 --plan gpt2.plans.json --memory 4GB -o gpt2.plan.json` does so under a
+    plan for several devices.
     """
     outputs.check(output, outputs.PLANS)
     outputs.check(plot, outputs.PICTURES)
+    room = None if memory is None else size(memory)
+    if plan is not None:
+        if cluster is not None:
+            raise typer.BadParameter("--plan has a machine of its own; leave --cluster out")
+        _swap_partition(model, room, plan, pick, batch_size, small, output, plot, as_json)
+        return
+    if pick is not None:
+        raise typer.BadParameter("--pick chooses from a frontier; give it with --plan")
     from graphwright.run import swap as plan_swaps
 
     with Console(stderr=True).status(f"Capturing {model}") as status:
         graph = load_graph(model, batch_size, small)
         status.update(f"Planning {len(graph.nodes):,} operators (Ctrl-C takes the best so far)")
         names = tuple(name.strip() for name in search.split(","))
-        found = plan_swaps(graph, memory, cluster=cluster, search=names, budget=budget, seed=seed)
+        found = plan_swaps(graph, room, cluster=cluster, search=names, budget=budget, seed=seed)
         if output is not None:
             found.save(output)
         if plot is not None:
@@ -71,6 +94,50 @@ def swap(
         outputs.print_json(found.to_dict())
     else:
         _show(found, model)
+
+
+def _swap_partition(
+    model: str, memory: int | str | None, path: Path, pick: str | None, batch_size: int | None,
+    small: bool, output: Path | None, plot: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """The same under a plan for several devices."""
+    from graphwright.plans import Plan
+    from graphwright.run import swap as plan_swaps
+
+    given = load_plan(path, pick) if pick is not None else open_plans(path)
+    with Console(stderr=True).status(f"Capturing {model}") as status:
+        graph = load_graph(model, batch_size, small, given if isinstance(given, Plan) else given[0])
+        status.update(f"Planning {len(graph.nodes):,} operators for every rank")
+        found = plan_swaps(graph, memory, partition=given)
+        if output is not None:
+            found.plan.save(output)
+        if plot is not None:
+            found.timeline.save(plot)
+    outputs.say_saved(output, plot)
+    if as_json:
+        outputs.print_json(found.to_dict())
+    else:
+        _show_ranks(found, model)
+
+
+def _show_ranks(found: RankSwaps, model: str) -> None:
+    from graphwright.ir import format_bytes
+    from graphwright.plans import format_seconds
+    from graphwright.report.tables import headed_plainly, number_column
+
+    console = Console()
+    title = f"{model}: one step in {format_bytes(found.capacity)} on each of {found.cluster.name}"
+    columns = map(number_column, ("needs", "holds", "swaps out", "swaps in"))
+    table = headed_plainly("rank", *columns, title=title)
+    rows = zip(found.needs, found.plans, found.swapped, strict=True)
+    for rank, (needs, plan, (out, back)) in enumerate(rows):
+        table.add_row(str(rank), *map(format_bytes, (needs, plan.arena, out, back)))
+    console.print(table)
+    console.print(
+        f"{format_seconds(found.time)} a step, {format_seconds(found.unlimited)} with memory for "
+        f"everything; the largest operator needs {format_bytes(found.least)}",
+        highlight=False,
+    )
 
 
 def _show(found: SwapPlan, model: str) -> None:

@@ -60,10 +60,12 @@ from graphwright.errors.machines import (
 from graphwright.errors.planning import (
     DoesNotFit,
     InvalidLimit,
+    InvalidMemoryPlan,
     InvalidOption,
     InvalidProgram,
     InvalidStrategy,
     InvalidTaskGraph,
+    MemoryTooSmall,
     NothingFound,
     PlanFormatError,
     PlanMismatch,

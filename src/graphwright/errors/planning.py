@@ -90,3 +90,21 @@ class InvalidLimit(GraphwrightError):
     Pass an integer number of bytes or a string: "14.5GB", "16GiB". kB, MB and GB are powers of
     1000; KiB, MiB and GiB are powers of 1024.
     """
+
+
+class InvalidMemoryPlan(GraphwrightError):
+    """A memory plan does not compute what its graph says, or leaves its memory.
+
+    Plans from ``gw.swap`` are always valid for their graph, so an invalid one was edited, damaged,
+    or made for another graph. The message names the action at fault; plan again with ``gw.swap``.
+    """
+
+
+class MemoryTooSmall(GraphwrightError):
+    """No order of swaps lets a graph run in so little memory.
+
+    What one operator reads and makes has to be on the device at once; the message names the
+    operator that needs most and how much that is. Give more memory, capture a smaller batch
+    (``accumulate=K`` keeps the mathematics), or split the operator over several devices with
+    ``gw.plan``. The same error names the host where its memory cannot take what is swapped out.
+    """

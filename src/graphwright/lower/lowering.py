@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.describe import Types, is_random
+from graphwright.frozen import FrozenDict
 from graphwright.ir import CONSTANT_OP, Attr, Graph, TensorType, collection_paused
 from graphwright.lower.buckets import fill_buckets, hop_of
 from graphwright.lower.moves import changed_axes, group_of, laid_out, lower_hop, lower_slice
@@ -167,7 +168,7 @@ class Lowering:
         self.lowered, self.rank, self.x = lowered, rank, lowered.expansion
         self.graph, self.facts = lowered.graph, lowered.expansion.facts
         self.instructions: list[Instruction] = []
-        self.num_values = 0
+        self.types: list[TensorType] = []
         self.copies: dict[Copy, int] = {}
         self.hops: dict[tuple[Copy, int], int] = {}
         self.shown: dict[tuple[str, Copy], int] = {}
@@ -179,7 +180,7 @@ class Lowering:
         for name in self.graph.inputs:
             home = self.x.source(name)
             if self.is_in(home):
-                value = self.new_value()
+                value = self.new_value(self._part_type(name, home))
                 self.copies[Copy(name, home, 0)] = self.inputs[name] = value
                 self.homes[name] = self._box(name, home)
         for number, action in enumerate(self.lowered.actions):
@@ -205,6 +206,7 @@ class Lowering:
             shardings=shardings,
             groups=self.lowered.groups,
             digest=self.lowered.digest,
+            types=FrozenDict(dict(enumerate(self.types))),
         )
 
     @singledispatchmethod
@@ -248,19 +250,21 @@ class Lowering:
     def _call(self, i: int, values: list[int | None]) -> tuple[int, ...]:
         """Emit a node's call on this rank's part."""
         node, placed = self.graph.nodes[i], self.x.placed[i]
-        outputs = tuple(self.new_value() for _ in node.outputs)
         types = self.facts.types[i]
         if node.op == CONSTANT_OP:
+            constant = self.new_value(types.outputs[0])
             self.emit(
                 Constant(
                     node=node.name,
                     value=node.attrs["value"],
                     type=types.outputs[0],
-                    output=outputs[0],
+                    output=constant,
                 )
             )
-            return outputs
+            return (constant,)
         tiling, part = placed.tiling, int(placed.part_of[placed.mesh.devices.index(self.rank)])
+        call = tiling.classes[tiling.class_of[part]]
+        outputs = tuple(map(self.new_value, call.types.outputs))
         operands: list[Operand | None] = []
         for arg, value in enumerate(values):
             regions, name = tiling.inputs[arg], node.inputs[arg]
@@ -283,7 +287,6 @@ class Lowering:
             for mask, bounds in zip(tiling.masks, tiling.bounds, strict=True)
             if mask is not None
         )  # fmt: skip
-        call = tiling.classes[tiling.class_of[part]]
         made = call.types.outputs[0]
         self.emit(
             Call(
@@ -324,7 +327,7 @@ class Lowering:
         if not gives and not gets:
             return
         value = self._on_way(move, k) if gives else None
-        output = self.new_value() if gets else None
+        output = self.new_value(self._part_type(move.tensor, hop.target)) if gets else None
         type = self.graph.tensors[move.tensor].type
         on = self.lowered.plan.cluster
         order = self.facts.order.get(move.tensor)
@@ -362,11 +365,12 @@ class Lowering:
         Who has nothing of the tensor needs nothing of it either.
         """
         hop, type = move.movement.hops[k], self.graph.tensors[move.tensor].type
-        if self.is_in(hop.source):
-            value, result = self._on_way(move, k), self.new_value()
+        value = self._on_way(move, k) if self.is_in(hop.source) else None
+        result = self.new_value(self._part_type(move.tensor, hop.target))
+        if value is not None:
             self.emit(lower_slice(hop, type, self.rank, value, result))
         else:
-            result, on = self.new_value(), self.lowered.plan.cluster
+            on = self.lowered.plan.cluster
             self.emit(lower_hop(hop, move.tensor, type, on, self.rank, None, result, tag=0))
         return result
 
@@ -394,6 +398,11 @@ class Lowering:
         place = sharding.mesh.devices.index(self.rank)
         return as_box(boxes(sharding, self.graph.tensors[name].type.shape)[place])
 
+    def _part_type(self, name: str, sharding: Sharding) -> TensorType:
+        """The type of this rank's part of a tensor."""
+        shape = tuple(stop - start for start, stop in self._box(name, sharding))
+        return TensorType(shape, self.graph.tensors[name].type.dtype)
+
     def _held(self, hop: Hop, type: TensorType, order: Order) -> int:
         """What is held until a transfer has ended, besides its result."""
         if isinstance(hop.kind, transfers.GroupKind):
@@ -415,7 +424,7 @@ class Lowering:
         for value in values_read(instruction):
             self.under_way.read(value)
 
-    def new_value(self) -> int:
+    def new_value(self, type: TensorType) -> int:
         """The number of a value that an instruction is about to make."""
-        self.num_values += 1
-        return self.num_values - 1
+        self.types.append(type)
+        return len(self.types) - 1

@@ -57,7 +57,7 @@ def lower_hop(
     """What a rank does in a hop that transfers something."""
     if isinstance(hop.kind, transfers.CollectiveKind) and _nests(hop):
         assert value is not None and output is not None
-        return _collective(hop.kind, hop, tensor, type, rank, value, output)
+        return _collective(hop.kind, hop, tensor, type, rank, value, output, tag)
     messages = _within(hop, type, rank)
     if isinstance(hop.kind, transfers.Exchange):
         messages = _fetched(hop, type, cluster, rank)
@@ -93,6 +93,7 @@ def _collective(
     rank: int,
     value: int,
     output: int,
+    tag: int,
 ) -> Collective:
     """A collective along the changed axes: a reducer for terms, a dim and sizes for parts."""
     axes = changed_axes(hop)
@@ -106,7 +107,7 @@ def _collective(
             sizes = _sizes(sharding, type, group, dim)
     return Collective(
         kind=kind, tensor=tensor, group=group, value=value, output=output, dim=dim,
-        reducer=reducer, sizes=sizes,
+        reducer=reducer, sizes=sizes, tag=tag,
     )  # fmt: skip
 
 

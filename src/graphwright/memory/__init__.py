@@ -1,9 +1,16 @@
 """More memory than a device has: what to swap, when, and where everything lies."""
 
 from graphwright.memory.fits import plan_without_swaps
-from graphwright.memory.from_graph import COPY, GraphProblem, problem_of
 from graphwright.memory.orders import early_order, local_order, names_to_order, program_order
 from graphwright.memory.planner import Choice, Passed, Planner, Pool
+from graphwright.memory.problems import (
+    COPY,
+    GraphProblem,
+    Piece,
+    ProgramProblem,
+    problem_of,
+    problem_of_program,
+)
 from graphwright.memory.search import (
     SEARCHES,
     Found,
@@ -12,5 +19,5 @@ from graphwright.memory.search import (
     check_seed,
     find_plan,
 )
-from graphwright.memory.timing import task_graph
+from graphwright.memory.timing import task_graph, task_graph_of_ranks
 from graphwright.memory.transfer_dp import least_bytes_in

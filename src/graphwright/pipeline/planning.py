@@ -24,6 +24,7 @@ from graphwright.partition import (
 )
 from graphwright.partition import plan as make_plan
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of
+from graphwright.run import swap
 from graphwright.simulate import CostModel
 
 OBJECTIVES = {"fastest": "time", "smallest": "memory", "fewest-bytes": "bytes"}
@@ -45,6 +46,8 @@ class RunOptions:
     workers: int | None = None
     plan: Plan | str = "fastest"
     memory: int | str | None = None
+    swap: bool = False
+    """Whether the plan may need more than `memory`: what does not fit is swapped."""
     steps: int | None = None
     seed: int = 0
     check: bool = False
@@ -73,6 +76,10 @@ class RunOptions:
                 "--checkpoint out"
             )
         Search(memory=self.memory)
+        if self.swap and self.memory is None:
+            raise InvalidOption("--swap makes a plan fit; say into how much, as in --memory 500MB")
+        if self.swap and self.torch_compile:
+            raise InvalidOption("--torch-compile joins operators that --swap plans; choose one")
 
 
 def plan_for(
@@ -83,9 +90,31 @@ def plan_for(
     report: Progress | None = None,
 ) -> Plan:
     """The plan that is given, or one of that name for so many workers."""
+    if options.swap:
+        assert options.memory is not None
+        return swapped_plan(graph, size, wanted, options.memory, report, options.seed)
     if isinstance(wanted, Plan):
         return wanted
     return choose_plan(graph, size, wanted, memory=options.memory, report=report, seed=options.seed)
+
+
+def swapped_plan(
+    graph: Graph,
+    num_workers: int,
+    wanted: Plan | str,
+    memory: int | str,
+    report: Progress | None,
+    seed: int,
+) -> Plan:
+    """The plan that is given or named, in so much memory; as the fastest that which is then so."""
+    chosen: Plan | Frontier
+    if wanted == "fastest":
+        chosen = make_plan(graph, find_cluster(f"local:{num_workers}"), report=report, seed=seed)
+    elif isinstance(wanted, str):
+        chosen = choose_plan(graph, num_workers, wanted, report=report, seed=seed)
+    else:
+        chosen = wanted
+    return swap(graph, memory, partition=chosen).plan
 
 
 def choose_plan(

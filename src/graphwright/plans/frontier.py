@@ -23,12 +23,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite, log
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from graphwright.errors import (
     DoesNotFit,
     InvalidCluster,
     InvalidLimit,
+    MemoryTooSmall,
     PlanFormatError,
     PlanMismatch,
 )
@@ -51,6 +52,20 @@ FORMAT = "graphwright.frontier"
 FRONTIER_VERSION = 1
 _FIELDS = ("format", "version", "graph", "cluster", "plans", "others", "notes")
 _SHOWN = 12
+
+
+class Swapped(Protocol):
+    """A plan in less memory than it needs."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with its limit, and the figures that it has then."""
+
+
+class Swap(Protocol):
+    """What makes a plan fit into a limit, or raises `MemoryTooSmall`."""
+
+    def __call__(self, memory: int, *, partition: Plan) -> Swapped: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +110,18 @@ class Frontier:
     def __getitem__(self, at: int | slice) -> Plan | tuple[Plan, ...]:
         return self.plans[at]
 
-    def fastest(self, memory: int | str | None = None) -> Plan:
+    def fastest(self, memory: int | str | None = None, *, swap: Swap | None = None) -> Plan:
         """The fastest plan, or the fastest within a memory limit on every device: 10**9, "14.5GB".
 
         Raises `DoesNotFit` where even the smallest needs more. Without a limit, warns
-        (`TooLargeForDevice`) of a plan that needs more than a device has.
+        (`TooLargeForDevice`) of a plan that needs more than a device has. With `swap`, plans that
+        need more than the limit may wait in host memory, as far as they do not fit; the chosen one
+        then has that limit and what it costs, and `gw.compile` keeps to it.
+
+        >>> plan = frontier.fastest("8GB", swap=partial(gw.swap, graph))
         """
+        if swap is not None:
+            return self._fastest_swapped(memory, swap)
         if memory is None:
             self._warn_if_too_large()
             return self.plans[-1]
@@ -109,6 +130,26 @@ class Frontier:
         if not fitting:
             raise does_not_fit(limit, self.smallest())
         return fitting[-1]
+
+    def _fastest_swapped(self, memory: int | str | None, swap: Swap) -> Plan:
+        """The fastest plan of those that fit and those that can be made to fit."""
+        if memory is None:
+            raise InvalidLimit("swap makes plans fit into a limit; give memory as well")
+        limit = parse_limit(memory)
+        made: list[Plan] = []
+        failure: MemoryTooSmall | None = None
+        for plan in self.plans:
+            if figures_of(plan).memory <= limit:
+                made.append(plan)
+                continue
+            try:
+                made.append(swap(limit, partition=plan).plan)
+            except MemoryTooSmall as error:
+                failure = error if failure is None else failure
+        if not made:
+            assert failure is not None
+            raise failure
+        return min(made, key=lambda plan: figures_of(plan).time)
 
     def _warn_if_too_large(self) -> None:
         """Say that the fastest plan does not fit, and which one does."""

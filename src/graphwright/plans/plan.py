@@ -13,7 +13,7 @@ The cluster is there as its TOML text. Nodes with equal strategies share an entr
 every field; nothing in a file is executed. Version 1 had neither "keep" nor "figures". "passes" are
 those that made the graph from the captured one, {"name": ..., "options": ...} each; they are left
 out if that is "unmerge" alone, and "results" if there are none, as it was before there were the
-fields.
+fields. "memory" is there where the step is to run in so many bytes of each device.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from graphwright.ir import (
     Graph,
     PassRecord,
     TensorType,
+    format_bytes,
     passes_from_json,
     passes_to_json,
     read_whole,
@@ -59,7 +60,7 @@ Kept = Literal["before", "after"]
 KEPT: tuple[Kept, ...] = ("before", "after")
 _FIELDS = ("format", "version", "graph", "cluster")
 _BODY = ("algorithm", "seed", "made_by", "strategies", "inputs")
-_BODY_SINCE_2 = ("keep", "figures", "passes", "results")
+_BODY_SINCE_2 = ("keep", "figures", "passes", "results", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,8 @@ class Plan:
     "after"; the other is moved again when it is needed. Of a tensor that is not named both are
     kept. `results` says where results are that are made as terms; one that is not named is added up
     on all devices that have terms of it.
-    `figures` is what was predicted. `passes` made the graph from the captured one.
+    `figures` is what was predicted. `passes` made the graph from the captured one. With `memory`,
+    the step runs in so many bytes of each device: what does not fit waits in host memory.
     """
 
     strategies: Mapping[str, Strategy]
@@ -86,6 +88,7 @@ class Plan:
     figures: Figures | None = None
     passes: tuple[PassRecord, ...] = UNMERGED
     results: Mapping[str, Sharding] = field(default_factory=dict)
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passes", tuple(self.passes))
@@ -104,11 +107,12 @@ class Plan:
         return Plan.from_json, (self.to_json(),)
 
     def __repr__(self) -> str:
+        limit = "" if self.memory is None else f" in {format_bytes(self.memory)} each"
         predicted = "" if self.figures is None else f": {self.figures}"
         return (
             f"Plan({self.algorithm}, {len(self.strategies):,} strategies, "
             f"{len(set(self.strategies.values()))} distinct, "
-            f"on {self.cluster.num_devices} devices of {self.cluster.name}{predicted})"
+            f"on {self.cluster.num_devices} devices of {self.cluster.name}{limit}{predicted})"
         )
 
     def to_json(self) -> str:
@@ -316,6 +320,7 @@ def body_to_json(plan: Plan) -> dict[str, Any]:
         entries.append(entry | {"nodes": nodes})
     passes = {} if plan.passes == UNMERGED else {"passes": passes_to_json(plan.passes)}
     results = {"results": _homes_json(plan.results)} if plan.results else {}
+    memory = {} if plan.memory is None else {"memory": plan.memory}
     return {
         "algorithm": plan.algorithm,
         "seed": plan.seed,
@@ -324,7 +329,7 @@ def body_to_json(plan: Plan) -> dict[str, Any]:
         "inputs": _homes_json(plan.inputs),
         "keep": dict(plan.keep),
         "figures": None if plan.figures is None else plan.figures.to_json(),
-    } | passes | results  # fmt: skip
+    } | passes | results | memory  # fmt: skip
 
 
 def _homes_json(homes: Mapping[str, Sharding]) -> dict[str, Any]:
@@ -366,7 +371,9 @@ def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
     if not isinstance(body, dict):
         raise PlanFormatError(f"a plan has to be a table, not {body!r}")
     refuse_unknown(body, _BODY + _BODY_SINCE_2)
-    seed, figures = body.get("seed"), body.get("figures")
+    seed, figures, memory = body.get("seed"), body.get("figures"), body.get("memory")
+    if memory is not None and (type(memory) is not int or memory < 0):
+        raise PlanFormatError(f"memory has to be a number of bytes, not {memory!r}")
     if seed is not None and type(seed) is not int:
         raise PlanFormatError(f"seed has to be a whole number, not {seed!r}")
     keep = read_field(body, "keep", dict)
@@ -389,6 +396,7 @@ def body_from_json(body: Any, cluster: Cluster, graph_hash: str) -> Plan:
         figures=None if figures is None else Figures.from_json(figures),
         passes=passes,
         results=_homes(body, "results") if "results" in body else {},
+        memory=memory,
     )
 
 

@@ -15,7 +15,7 @@ from graphwright.run.check import (
     same_program,
 )
 from graphwright.run.checkpoint import examine, latest, load_into_module
-from graphwright.run.compile import SwapPlan, swap
+from graphwright.run.compile import RankSwaps, SwapPlan, swap
 from graphwright.run.compile import compile_step as compile
 from graphwright.run.links import RowLinks
 from graphwright.run.loader import ShardLoader, shard_loader

@@ -77,10 +77,21 @@ def simulate(
             f"{costs!r} gives no costs; leave it out, or give a simulate.CostModel()"
         )
     if isinstance(plan, Plan):
+        _check_is_unlimited(plan)
         graph = graph_of_plan(graph, plan)
     chosen = _on_cluster(graph, plan, None if cluster is None else find_cluster(cluster))
     with collection_paused():
         return Simulator(GraphFacts(graph), chosen.cluster, model).run(chosen)
+
+
+def _check_is_unlimited(plan: Plan) -> None:
+    """Refuse a plan that swaps: what its memory plans cost is not in its blocks."""
+    if plan.memory is not None:
+        raise InvalidOption(
+            f"the plan runs in {plan.memory:,} bytes of each device, and swaps the rest: "
+            "gw.swap(graph, partition=plan).timeline has its step; replace(plan, memory=None) is "
+            "the plan without that limit"
+        )
 
 
 def check_compiled(compiled: object, costs: Costs | None) -> None:

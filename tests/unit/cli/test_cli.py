@@ -43,7 +43,7 @@ FLAGS = {
     "rules": {"--operator", "--size", "--output", "-o", "--json"},
     "run": {
         "--workers", "--plan", "--pick", "--memory", "--steps", "--batch-size", "--small", "--seed", "--check", "--checkpoint",
-        "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json",
+        "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json", "--swap",
     },
     "simulate": {
         "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--compiled", "--price",
@@ -51,6 +51,7 @@ FLAGS = {
     },
     "swap": {
         "--memory", "--cluster", "--search", "--budget", "--seed", "--batch-size", "--small", "--output", "-o", "--plot", "--json",
+        "--plan", "--pick",
     },
     "zoo": {"--count", "--json"},
 }  # fmt: skip

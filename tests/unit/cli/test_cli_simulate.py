@@ -1,6 +1,7 @@
 """The verb `simulate`: what it asks of the stages, and what it does with the timeline. The stages are stood in for."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,8 @@ import graphwright.simulate as simulate
 import timelines
 from graphwright import cli
 from graphwright.errors import InvalidCluster
+
+SAVED, MADE = SimpleNamespace(memory=None), SimpleNamespace(memory=None)
 
 
 @pytest.fixture
@@ -27,10 +30,10 @@ def calls(monkeypatch):
         return stage
 
     monkeypatch.setattr("graphwright.cli.simulate.load_graph", note("load", timeline.graph))
-    monkeypatch.setattr("graphwright.plans.Plan.load", note("plan", "a saved plan"))
+    monkeypatch.setattr("graphwright.plans.Plan.load", note("plan", SAVED))
     monkeypatch.setattr(machine, "cluster", note("cluster", timeline.cluster))
     monkeypatch.setattr(simulate, "simulate", note("simulate", timeline), raising=False)
-    monkeypatch.setattr(partition, "baseline", note("baseline", "a plan"))
+    monkeypatch.setattr(partition, "baseline", note("baseline", MADE))
     return asked
 
 
@@ -46,7 +49,7 @@ def test_data_parallelism_is_simulated_unless_told_otherwise(calls):
     assert calls["load"] == ("mlp", 4, True, None)
     assert calls["cluster"] == ("toys",)
     assert calls["baseline"][0] == "data" and calls["baseline"][3] == 0
-    assert calls["simulate"][1] == "a plan"
+    assert calls["simulate"][1] is MADE
     for words in ("mlp, one training step", "24 µs", "gpu 0 out: 800 B"):
         assert words in output
 
@@ -62,7 +65,7 @@ def test_strategies_and_seed_are_passed_on(calls, strategy):
 def test_a_saved_plan_needs_no_strategy(calls, tmp_path):
     run("--plan", str(tmp_path / "plan.json"))
     assert "baseline" not in calls
-    assert calls["simulate"][1] == "a saved plan"
+    assert calls["simulate"][1] is SAVED
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".png", ".svg"])

@@ -2,11 +2,16 @@
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 import graphwright as gw
-from graphwright import cli
-from graphwright.plans import MemoryPlan
+from graphwright import cli, zoo
+from graphwright.errors import InvalidOption
+from graphwright.machine import cluster
+from graphwright.partition import data_parallel
+from graphwright.pipeline.planning import RunOptions, plan_for
+from graphwright.plans import MemoryPlan, Plan
 
 RUN = CliRunner()
 SMALL = ["swap", "mlp", "--small", "--cluster", "p3.2xlarge", "--budget", "0"]
@@ -45,3 +50,47 @@ def test_where_all_fits_nothing_is_swapped_or_searched():
     figures = json.loads(RUN.invoke(cli.app, [*SMALL, "--memory", "2MB", "--json"]).stdout)
     assert figures["bytes_in"] == figures["bytes_out"] == 0 and figures["searches"] == {}
     assert figures["arena"] < 1.2 * figures["needs"]
+
+
+def save_plan(folder):
+    """A plan for two workers in a file, its graph, and the least memory that it can have."""
+    workload = zoo.load("mlp", small=True)
+    graph = gw.capture(
+        workload.model,
+        workload.loss_fn,
+        workload.batch,
+        optimizer=workload.optimizer,
+        optimizer_options=workload.optimizer_options,
+    )
+    plan = data_parallel(graph, cluster("local:2"))
+    plan.save(folder / "plan.json")
+    return folder / "plan.json", graph, gw.swap(graph, "1GB", partition=plan).least
+
+
+def test_a_plan_for_several_devices_gets_memory_on_each(tmp_path):
+    path, _, least = save_plan(tmp_path)
+    limited, picture = tmp_path / "limited.json", tmp_path / "ranks.png"
+    arguments = ["swap", "mlp", "--small", "--plan", str(path), "--memory", str(least)]
+    result = RUN.invoke(cli.app, [*arguments, "-o", str(limited), "--plot", str(picture)])
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    for word in ("rank", "needs", "holds", "swaps out", "with memory for everything"):
+        assert word in words
+    assert Plan.load(limited).memory == least and picture.stat().st_size > 1000
+    figures = json.loads(RUN.invoke(cli.app, [*arguments, "--json"]).stdout)
+    assert len(figures["ranks"]) == 2 and figures["time"] >= figures["unlimited_time"] > 0
+    timeline = RUN.invoke(cli.app, ["simulate", "mlp", "--small", "--plan", str(limited), "--json"])
+    assert timeline.exit_code == 0, timeline.output
+    refused = RUN.invoke(cli.app, [*arguments, "--cluster", "local:2"])
+    assert refused.exit_code == 2 and "machine of its own" in " ".join(refused.output.split())
+
+
+def test_a_run_that_swaps_keeps_to_its_memory(tmp_path):
+    path, graph, least = save_plan(tmp_path)
+    for wanted in (Plan.load(path), "data"):
+        options = RunOptions(workers=2, memory=least, swap=True, plan=wanted)
+        assert plan_for(graph, 2, options, wanted).memory == least
+    with pytest.raises(InvalidOption, match="say into how much"):
+        RunOptions(workers=2, swap=True)
+    with pytest.raises(InvalidOption, match="choose one"):
+        RunOptions(workers=2, memory=least, swap=True, torch_compile=True)

@@ -1,6 +1,6 @@
 """Memory plans: what runs when, where tensors lie, what leaves for the host and returns."""
 
-from graphwright.plans.memory.errors import InvalidMemoryPlan, MemoryTooSmall
+from graphwright.errors import InvalidMemoryPlan, MemoryTooSmall
 from graphwright.plans.memory.plan import (
     STREAMS,
     Action,

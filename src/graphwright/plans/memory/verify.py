@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from graphwright.plans.memory.errors import InvalidMemoryPlan
+from graphwright.errors import InvalidMemoryPlan
 from graphwright.plans.memory.plan import STREAMS, Action, MemoryPlan, Run, SwapIn, SwapOut
 from graphwright.plans.memory.problem import MemoryProblem
 from graphwright.plans.memory.retime import durations

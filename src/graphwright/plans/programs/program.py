@@ -13,8 +13,9 @@ beyond it, where a fill value stands. The text shows everything but what all ran
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from graphwright.frozen import FrozenDict
 from graphwright.ir import Attr, Attrs, TensorType
 from graphwright.plans.sharding import Box, Sharding
 from graphwright.plans.transfers import CollectiveKind
@@ -126,7 +127,7 @@ class Collective:
 
     `sizes` are those of their parts along `dim`. `free`: the value may be overwritten. With an
     `order`, values are seen with their dims in this order, as they lie in memory, and so is `dim`;
-    the result is turned back.
+    the result is turned back. The `tag` is the same on all ranks of the group, as an exchange's is.
     """
 
     kind: CollectiveKind
@@ -139,6 +140,7 @@ class Collective:
     sizes: tuple[int, ...] = ()
     free: bool = False
     order: tuple[int, ...] | None = None
+    tag: int = 0
 
     def __str__(self) -> str:
         words = [self.tensor]
@@ -257,7 +259,7 @@ class Program:
     `homes` are the boxes in which inputs live here. A result that this rank has no part of is not
     among `results`. All ranks' programs have in common where inputs and results are (`shardings`),
     which ranks gather or reduce something together (`groups`), and what is done in which order
-    (`digest`).
+    (`digest`). `types` are those of this rank's values, by number.
     """
 
     rank: int
@@ -269,6 +271,7 @@ class Program:
     shardings: Mapping[str, Sharding]
     groups: tuple[tuple[int, ...], ...]
     digest: str
+    types: Mapping[int, TensorType] = field(default_factory=FrozenDict)
 
     def __str__(self) -> str:
         lines = [f"%{v} = take {name}{_spell(self.homes[name])}" for name, v in self.inputs.items()]

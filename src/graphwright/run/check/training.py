@@ -119,7 +119,15 @@ def same_program(plan: Plan, graph: Graph, other: Graph) -> Plan | None:
     names = [(node.name, node.op) for node in graph.nodes]
     if names != [(node.name, node.op) for node in other.nodes] or graph.inputs != other.inputs:
         return None
-    return replace(plan, graph_hash=other.hash)
+    ratio = max(
+        (
+            other.tensors[name].type.nbytes / max(1, graph.tensors[name].type.nbytes)
+            for name in graph.inputs
+        ),
+        default=1.0,
+    )
+    memory = None if plan.memory is None else round(plan.memory * max(1.0, ratio))
+    return replace(plan, graph_hash=other.hash, memory=memory)
 
 
 def _train_eagerly(

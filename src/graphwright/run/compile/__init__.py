@@ -2,3 +2,4 @@
 
 from graphwright.run.compile.step import compile_step
 from graphwright.run.compile.swap import SwapPlan, swap
+from graphwright.run.compile.swap_ranks import RankSwaps

@@ -21,10 +21,12 @@ from graphwright.capture import Parts, prepare, read_options
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
-from graphwright.plans import Frontier, Plan
+from graphwright.plans import Frontier, Plan, parse_limit
 from graphwright.rewrite import graph_of_plan
-from graphwright.run.processes import read_variables, world
-from graphwright.run.step import RankProgram, Start, Step, check_given
+from graphwright.run.compile.ranks import RankPlanner
+from graphwright.run.processes import gather_results, read_variables, world
+from graphwright.run.step import RankMemory, RankProgram, Start, Step, check_given
+from graphwright.simulate import CostModel
 
 
 def compile_step(
@@ -45,6 +47,8 @@ def compile_step(
     device: str | None = None,
     torch_compile: bool = False,
     check_graph: bool = True,
+    memory: int | str | None = None,
+    reserve: int | str = 0,
 ) -> Step:
     """Make a plan's training step on this rank; every rank calls this with the same plan.
 
@@ -59,6 +63,10 @@ def compile_step(
     learning rates, so that schedulers work on it (`step.optimizer`). `torch_compile` compiles what
     each rank computes between what it sends and receives, which takes a while at the first call.
 
+    With `memory`, a size as "16GB", or where the plan has a size of its own, each rank runs in an
+    arena of that much device memory, less `reserve`: what does not fit waits in its host's, and the
+    step is the same. An operator that does not fit is named before anything starts.
+
     >>> step = gw.compile(plan, model, loss_fn, torch.optim.Adam, batch=batch)
     >>> for batch in loader:
     ...     loss = step(batch)
@@ -67,6 +75,7 @@ def compile_step(
     plan = plan if isinstance(plan, Plan) else _load(plan)
     made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
     _check_size(plan)
+    room = _room(plan, memory, reserve, torch_compile)
     options: dict[str, Any] = {
         "clip_norm": clip_norm,
         "accumulate": accumulate,
@@ -98,17 +107,17 @@ def compile_step(
     def lowered_from(first_batch: Any) -> RankProgram:
         graph = captured(first_batch)
         _check_is_whole(plan, graph)
-        return _lowered(plan, graph, device)
+        return _lowered(plan, graph, device, room)
 
     start: Start = lowered_from
     check_first = None
     if batch is not None:
-        start = _lowered(plan, captured(batch), device)
+        start = _lowered(plan, captured(batch), device, room)
     elif graph is not None:
         if check_graph:
             first = next(model.parameters(), torch.empty(0))
             check_first = check_given(graph, captured, loss_fn is not None, first.device)
-        start = _lowered(plan, graph, device)
+        start = _lowered(plan, graph, device, room)
     return Step(start, model, loss_fn, made, seed, torch_compile, check_first)
 
 
@@ -121,12 +130,35 @@ def _check_is_planned(plan: Plan, graph: Graph) -> None:
         )
 
 
-def _lowered(plan: Plan, graph: Graph, device: str | None) -> RankProgram:
-    """The program of this rank."""
+def _room(
+    plan: Plan, memory: int | str | None, reserve: int | str, torch_compile: bool
+) -> int | None:
+    """Bytes of each rank's arena, None for as much as its step takes."""
+    limit = plan.memory if memory is None else parse_limit(memory)
+    if limit is None:
+        if parse_limit(reserve):
+            raise InvalidOption("reserve leaves a part of memory=... free; give memory as well")
+        return None
+    if torch_compile:
+        raise InvalidOption(
+            "torch_compile joins operators between which memory is planned; leave it out, or run "
+            "without a limit of memory"
+        )
+    return limit - parse_limit(reserve)
+
+
+def _lowered(plan: Plan, graph: Graph, device: str | None, room: int | None) -> RankProgram:
+    """The program of this rank, with a memory plan where there is only so much room."""
     _check_is_planned(plan, graph)
     programs = lower(graph, plan)
     here = world(device=device)
-    return RankProgram(world=here, graph=graph, plan=plan, program=programs.program(here.rank))
+    program = programs.program(here.rank)
+    if room is None:
+        return RankProgram(world=here, graph=graph, plan=plan, program=program)
+    planner = RankPlanner(programs, CostModel(), room)
+    made: list[RankMemory] = []
+    gather_results(lambda: made.append(planner.plan(here.rank, program)))
+    return RankProgram(world=here, graph=graph, plan=plan, program=program, memory=made[0])
 
 
 def _load(plan: object) -> Plan:

@@ -1,6 +1,7 @@
 """`gw.swap`: a step in less memory than it needs, planned ahead.
 
 graph, memory --search--> SwapPlan --compile(model, loss, optimizer)--> step(batch)
+graph, memory, partition plan --> RankSwaps (`swap_ranks`)
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import nn
 
 from graphwright.aten import OptimizerLike, make_optimizer
 from graphwright.capture import Parts, capture, prepare, read_options
-from graphwright.errors import InvalidOption, PlanMismatch
+from graphwright.errors import InvalidOption, MemoryTooSmall, PlanMismatch
 from graphwright.ir import Graph
-from graphwright.machine import PICOSECONDS, Cluster, HostLink
+from graphwright.machine import PICOSECONDS, Cluster
 from graphwright.machine import cluster as find_cluster
 from graphwright.memory import (
     GraphProblem,
@@ -33,13 +34,17 @@ from graphwright.memory import (
     task_graph,
 )
 from graphwright.plans import (
+    Frontier,
     MemoryPlan,
+    Plan,
     parse_limit,
     retime,
     swapped_bytes,
     verify_actions,
     verify_memory,
 )
+from graphwright.run.compile.ranks import with_host_link
+from graphwright.run.compile.swap_ranks import RankSwaps, swap_ranks
 from graphwright.run.step import SwapModel, SwapStep, check_given
 from graphwright.simulate import CostModel, Timeline, memory, schedule
 from graphwright.tasks import Costs
@@ -188,6 +193,7 @@ class SwapPlan:
         return f"SwapPlan({self.plan!r}, {share:.1%} of the speed with unlimited memory)"
 
 
+@overload
 def swap(
     graph: Graph,
     memory: int | str | None = None,
@@ -199,7 +205,30 @@ def swap(
     seed: int = 0,
     costs: Costs | None = None,
     plan: MemoryPlan | str | os.PathLike[str] | None = None,
-) -> SwapPlan:
+    partition: None = None,
+) -> SwapPlan: ...
+@overload
+def swap(
+    graph: Graph,
+    memory: int | str | None = None,
+    *,
+    partition: Plan | Frontier | str | os.PathLike[str],
+    reserve: int | str = 0,
+    costs: Costs | None = None,
+) -> RankSwaps: ...
+def swap(
+    graph: Graph,
+    memory: int | str | None = None,
+    *,
+    cluster: Cluster | str | None = None,
+    reserve: int | str = 0,
+    search: str | Sequence[str] = DEFAULT,
+    budget: float = 10.0,
+    seed: int = 0,
+    costs: Costs | None = None,
+    plan: MemoryPlan | str | os.PathLike[str] | None = None,
+    partition: Plan | Frontier | str | os.PathLike[str] | None = None,
+) -> SwapPlan | RankSwaps:
     """Plan a graph for so much device memory; what does not fit waits in host memory.
 
     `memory` is a size as "16GB", the device's own if not given, of which `reserve` is left for what
@@ -209,11 +238,18 @@ def swap(
     `budget` seconds. Interrupted, the search returns the best plan so far. `plan` is a saved plan
     to use instead; its times are predicted anew.
 
+    With a `partition`, a plan for several devices, every rank's program is planned for so much
+    memory, by the searches that end by themselves. Of a frontier the plan that is then the fastest
+    is taken: one that fits, or one that swaps.
+
     >>> step = gw.swap(graph, memory="2GB").compile(model, loss_fn, torch.optim.Adam)
     >>> for batch in loader:
     ...     loss = step(batch)
     """
-    on = _with_host_link(find_cluster("local:1" if cluster is None else cluster))
+    if partition is not None:
+        _refuse(cluster=cluster, plan=plan, search=search if search != DEFAULT else None)
+        return _swap_partition(graph, memory, reserve, partition, costs)
+    on = with_host_link(find_cluster("local:1" if cluster is None else cluster))
     given = problem_of(graph, on, CostModel() if costs is None else costs)
     limit = on.devices[0].memory if memory is None else parse_limit(memory)
     capacity = limit - parse_limit(reserve)
@@ -247,6 +283,40 @@ def swap(
     )
 
 
+def _refuse(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidOption(f"{name}={value!r} is for one device; leave it out with partition=")
+
+
+def _swap_partition(
+    graph: Graph,
+    memory: int | str | None,
+    reserve: int | str,
+    partition: Plan | Frontier | str | os.PathLike[str],
+    costs: Costs | None,
+) -> RankSwaps:
+    """A partition plan in so much memory, or that plan of a frontier which is fastest in it."""
+    chosen = partition
+    if not isinstance(chosen, Plan | Frontier):
+        chosen = Plan.load(Path(chosen))
+    prices = CostModel() if costs is None else costs
+    made: list[RankSwaps] = []
+    failure: MemoryTooSmall | None = None
+    for each in chosen if isinstance(chosen, Frontier) else (chosen,):
+        limit = each.memory if memory is None else parse_limit(memory)
+        if limit is None:
+            limit = min(device.memory for device in each.cluster.devices)
+        try:
+            made.append(swap_ranks(graph, each, limit - parse_limit(reserve), prices))
+        except MemoryTooSmall as error:
+            failure = error if failure is None else failure
+    if not made:
+        assert failure is not None
+        raise failure
+    return min(made, key=lambda swaps: swaps.time)
+
+
 def _check_is_for(plan: MemoryPlan, graph: Graph, capacity: int | None) -> None:
     if plan.graph_hash != graph.hash:
         raise PlanMismatch("the memory plan was made for another graph; plan this one")
@@ -255,14 +325,6 @@ def _check_is_for(plan: MemoryPlan, graph: Graph, capacity: int | None) -> None:
             f"the memory plan takes {plan.arena:,} bytes, more than the {capacity:,} that "
             "memory=... allows; plan again without plan=..."
         )
-
-
-def _with_host_link(cluster: Cluster) -> Cluster:
-    """The cluster; processes of this machine copy at half the rate of their memory."""
-    if cluster.host is not None:
-        return cluster
-    rate = cluster.devices[0].bandwidth / 2
-    return replace(cluster, host=HostLink(bandwidth=rate, duplex=rate, latency=1e-6))
 
 
 def _is_training(graph: Graph) -> bool:

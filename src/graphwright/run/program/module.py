@@ -16,7 +16,7 @@ reader, as on one device.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from graphwright.plans import (
     Constant,
     Cut,
     Exchange,
+    Instruction,
     Operand,
     Program,
     Rows,
@@ -50,6 +51,33 @@ def build_module(
         return _Builder(program, links, device).build()
 
 
+def build_piece(
+    rank: int,
+    instructions: Sequence[Instruction],
+    given: Mapping[int, str],
+    made: Sequence[int],
+    links: targets.Transport | None,
+    device: torch.device,
+) -> fx.GraphModule:
+    """Some instructions of a program as a module, from values by name to the values that they make.
+
+    Its `forward(held, seed)` returns these in a tuple. All that begins has ended then, nothing that
+    is given is overwritten, and what is made may share memory with it.
+    """
+    program = Program(
+        rank=rank,
+        inputs={name: value for value, name in given.items()},
+        homes={},
+        instructions=tuple(instructions),
+        updates={},
+        results={},
+        shardings={},
+        groups=(),
+        digest="",
+    )
+    return _Builder(program, links, device).build_piece(made)
+
+
 class _Builder:
     def __init__(
         self, program: Program, links: targets.Transport | None, device: torch.device
@@ -68,7 +96,24 @@ class _Builder:
         self.updated = set(program.updates.values())
 
     def build(self) -> fx.GraphModule:
-        for number, instruction in enumerate(overwriting.mark_free(self.program)):
+        self._emit_all(overwriting.mark_free(self.program))
+        updates = {name: self._own(value) for name, value in self.program.updates.items()}
+        results = {name: self._own(value) for name, value in self.program.results.items()}
+        return self._finish((updates, results))
+
+    def build_piece(self, made: Sequence[int]) -> fx.GraphModule:
+        self._emit_all(self.program.instructions)
+        return self._finish(tuple(map(self._value, made)))
+
+    def _finish(self, output: Any) -> fx.GraphModule:
+        for value in list(self.pending):  # what is sent only has to arrive, too
+            self._value(value)
+        self.graph.output(output)
+        self.graph.lint()
+        return fx.GraphModule(torch.nn.Module(), self.graph, class_name=f"Rank{self.program.rank}")
+
+    def _emit_all(self, instructions: Sequence[Instruction]) -> None:
+        for number, instruction in enumerate(instructions):
             match instruction:
                 case Call():
                     self._call(instruction)
@@ -83,13 +128,6 @@ class _Builder:
                         self._value(self.started[instruction.begun])
                 case Together():
                     self._start_sums(instruction)
-        updates = {name: self._own(value) for name, value in self.program.updates.items()}
-        results = {name: self._own(value) for name, value in self.program.results.items()}
-        for value in list(self.pending):  # what is sent only has to arrive, too
-            self._value(value)
-        self.graph.output((updates, results))
-        self.graph.lint()
-        return fx.GraphModule(torch.nn.Module(), self.graph, class_name=f"Rank{self.program.rank}")
 
     def _emit(self, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
         return self.graph.call_function(function, args, kwargs)

@@ -6,7 +6,9 @@ last. A step that fails halfway has lost them; a checkpoint brings them back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +21,7 @@ from graphwright.lower import lower_hop
 from graphwright.plans import Exchange, Plan, Program, replicated, transfers, whole_mesh
 from graphwright.run.checkpoint import Shard
 from graphwright.run.processes import World
+from graphwright.run.program import RankExecutor
 from graphwright.tasks import Hop
 
 if TYPE_CHECKING:
@@ -88,9 +91,19 @@ class Held:
                 if name in self.kept
             }
 
+    @contextmanager
+    def filled(self) -> Iterator[None]:
+        """While a checkpoint is read into the parts; the next step begins with these."""
+        self.allocate()
+        yield
+
+    def parts(self) -> Mapping[str, torch.Tensor]:
+        """What this rank holds, by name; nothing while it is lost."""
+        return self._parts or {}
+
     def shards(self) -> dict[str, Shard]:
         """What this rank holds of every parameter, buffer and optimizer state."""
-        parts = self._parts or {}
+        parts = self.parts()
         shards = {}
         for name, type in self.kept.items():
             empty = torch.empty(0, dtype=getattr(torch, type.dtype))
@@ -101,7 +114,7 @@ class Held:
     def state_dict(self) -> dict[str, Any]:
         """The parts as DTensors, in one process as tensors."""
         if self.world.backend is None:  # no process group, which DTensors belong to
-            return {name: shard.local for name, shard in self.shards().items()}
+            return {name: self._own(shard) for name, shard in self.shards().items()}
         from torch.distributed.device_mesh import init_device_mesh
 
         from graphwright.run.checkpoint.dtensors import to_dtensor
@@ -110,7 +123,8 @@ class Held:
         device_mesh = init_device_mesh(self.world.device.type, mesh.shape or (1,))
         return {
             name: to_dtensor(shard, device_mesh) if shard.sharding.mesh == mesh else shard.local
-            for name, shard in self.shards().items()
+            for name, held in self.shards().items()
+            for shard in (replace(held, local=self._own(held)),)
         }
 
     def values(self, *roles: Role) -> dict[str, torch.Tensor]:
@@ -132,15 +146,72 @@ class Held:
                     as_pairs(tensor).copy_(whole[name])
         return model
 
+    def _own(self, shard: Shard) -> torch.Tensor:
+        """A part for whoever asks for it."""
+        return shard.local
+
     def _gather(self, shard: Shard) -> torch.Tensor:
         """All of a tensor, from whoever has its parts."""
         everywhere = replicated(whole_mesh(self.plan.cluster))
         if shard.sharding == everywhere or self.links is None:
-            return shard.local
+            return self._own(shard)
         here, hop = self.world.rank, Hop(transfers.Exchange(), shard.sharding, everywhere)
         has = here in shard.sharding.mesh.devices
         exchange = lower_hop(
             hop, shard.name, shard.type, self.plan.cluster, here, 0 if has else None, 1, tag=0
         )
         assert isinstance(exchange, Exchange)
-        return self.links.exchange(exchange, shard.local if has else None).wait()
+        return self.links.exchange(exchange, self._own(shard) if has else None).wait()
+
+
+class HeldInArena(Held):
+    """The parts of a step with a memory plan: in its arena, or waiting in host memory.
+
+    What is read from a checkpoint waits beside them, until all of it is there.
+    """
+
+    def __init__(
+        self,
+        here: World,
+        graph: Graph,
+        plan: Plan,
+        program: Program,
+        links: GroupLinks | None,
+        executor: RankExecutor,
+    ) -> None:
+        super().__init__(here, graph, plan, program, links, {})
+        self.executor = executor
+        self._read: dict[str, torch.Tensor] | None = None
+
+    def take(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        self._parts = None
+        return {}, {}
+
+    def put(self, parts: dict[str, torch.Tensor]) -> None:
+        self._parts = {}
+
+    def allocate(self) -> None:
+        names = (name for name in self.program.homes if name in self.kept)
+        self._read = {name: self.executor.room_for(name) for name in names}
+
+    @contextmanager
+    def filled(self) -> Iterator[None]:
+        self.allocate()
+        assert self._read is not None
+        try:
+            yield
+            self.executor.restart(self._read)
+            self._parts = {}
+        finally:
+            self._read = None
+
+    def parts(self) -> Mapping[str, torch.Tensor]:
+        if self._read is not None:
+            return self._read
+        if self.is_lost:
+            return {}
+        names = (name for name in self.program.homes if name in self.kept)
+        return {name: self.executor.take(name) for name in names}
+
+    def _own(self, shard: Shard) -> torch.Tensor:
+        return shard.local.to(self.world.device, copy=True)

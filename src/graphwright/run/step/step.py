@@ -27,7 +27,8 @@ from torch import fx, nn
 from graphwright.aten import fixed_options, refuse_changes
 from graphwright.errors import BatchMismatch, InvalidCheckpoint, PlanMismatch, StepNotBegun
 from graphwright.ir import Graph, Role
-from graphwright.plans import Call, Plan, Program
+from graphwright.memory import ProgramProblem
+from graphwright.plans import Call, MemoryPlan, Plan, Program
 from graphwright.run.checkpoint import Shard
 from graphwright.run.processes import (
     World,
@@ -39,6 +40,7 @@ from graphwright.run.processes import (
 )
 from graphwright.run.program import (
     CudaGraphRunner,
+    RankExecutor,
     build_module,
     keep_freed_memory,
     may_use_cuda_graph,
@@ -51,12 +53,20 @@ from graphwright.run.step.batch import (
     find_rates,
     name_batch,
 )
-from graphwright.run.step.held import Held
+from graphwright.run.step.held import Held, HeldInArena
 from graphwright.run.step.initial import initial_parts
 from graphwright.run.step.labels import find_labels
 
 if TYPE_CHECKING:
     from graphwright.run.links.collectives import GroupLinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMemory:
+    """The memory plan of one rank's program."""
+
+    given: ProgramProblem
+    plan: MemoryPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,7 @@ class RankProgram:
     graph: Graph
     plan: Plan
     program: Program
+    memory: RankMemory | None = None
 
 
 Start = RankProgram | Callable[[Any], RankProgram]
@@ -88,7 +99,8 @@ class Step:
     seed: int
     has_targets: bool
     _held: Held
-    _run: CudaGraphRunner | fx.GraphModule
+    _run: CudaGraphRunner | RankExecutor | fx.GraphModule
+    memory: RankMemory | None
     _starts_from: str | None
     _num_calls: int
 
@@ -237,9 +249,9 @@ class Step:
 
         if self.links is not None and any(gather_results(lambda: self._held.is_lost)):
             self.links.renew()
-        self._held.allocate()
         try:
-            self.num_steps, self.seed = load_step(path, self.shards())
+            with self._held.filled():
+                self.num_steps, self.seed = load_step(path, self.shards())
         except InvalidCheckpoint as error:
             if error.partly_loaded:
                 self._held.take()
@@ -255,22 +267,15 @@ class Step:
 
     def _begin(self, ready: RankProgram) -> None:
         """Connect the ranks, build the program and make this rank's first values."""
-        here, graph, program, model = ready.world, ready.graph, ready.program, self._model
+        here, graph, program = ready.world, ready.graph, ready.program
         _check_programs_agree(here, program)
         links = _connect(here, program)
-        self._starts_from = None if links is None else _digest(model)
-        self.module = build_module(program, links, here.device)
-        if self._compiles:
-            from graphwright.run.program.torch_compile import compile_segments
-
-            self.module = compile_segments(self.module)
-        homes = {n: b for n, b in program.homes.items() if graph.tensors[n].role is not Role.INPUT}
-        parts = initial_parts(
-            graph, model, self._loss_fn, self.optimizer, homes, here.device, self._first_seed
-        )
-        self._held = Held(here, graph, ready.plan, program, links, parts)
-        records = links is None and may_use_cuda_graph(here.device)
-        self._run = CudaGraphRunner(self.module, self._held.kept) if records else self.module
+        self._starts_from = None if links is None else _digest(self._model)
+        self.memory = ready.memory
+        if ready.memory is None:
+            self._build(ready, links)
+        else:
+            self._build_in_arena(ready, links)
         if here.device.type == "cpu":
             keep_freed_memory()  # not before: what making the parts took goes back to the system
         self._options = [] if self.optimizer is None else fixed_options(self.optimizer)
@@ -279,6 +284,41 @@ class Step:
         self.links, self.has_targets = links, self._loss_fn is not None
         self.seed, self.num_steps, self._num_calls = self._first_seed, 0, 0
         self._start = None
+
+    def _build(self, ready: RankProgram, links: GroupLinks | None) -> None:
+        """The program as one module, with this rank's first values on its device."""
+        here = ready.world
+        self.module = build_module(ready.program, links, here.device)
+        if self._compiles:
+            from graphwright.run.program.torch_compile import compile_segments
+
+            self.module = compile_segments(self.module)
+        parts = self._first_parts(ready, here.device)
+        self._held = Held(here, ready.graph, ready.plan, ready.program, links, parts)
+        records = links is None and may_use_cuda_graph(here.device)
+        self._run = CudaGraphRunner(self.module, self._held.kept) if records else self.module
+
+    def _build_in_arena(self, ready: RankProgram, links: GroupLinks | None) -> None:
+        """The program piece by piece under its memory plan, with the first values on the host."""
+        assert ready.memory is not None
+        here, given, memory = ready.world, ready.memory.given, ready.memory.plan
+        made: list[RankExecutor] = []
+
+        def make() -> None:
+            executor = RankExecutor(given, memory, links, here.device)
+            executor.give(self._first_parts(ready, torch.device("cpu")))
+            made.append(executor)
+
+        gather_results(make)  # a host with too little memory stops all ranks
+        self._run = made[0]
+        self._held = HeldInArena(here, ready.graph, ready.plan, ready.program, links, made[0])
+
+    def _first_parts(self, ready: RankProgram, device: torch.device) -> dict[str, torch.Tensor]:
+        graph, homes = ready.graph, ready.program.homes
+        wanted = {n: b for n, b in homes.items() if graph.tensors[n].role is not Role.INPUT}
+        return initial_parts(
+            graph, self._model, self._loss_fn, self.optimizer, wanted, device, self._first_seed
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__") or self.__dict__.get("_start") is None:

@@ -80,7 +80,8 @@ def find_host_copies(x, tensor):
 def _(self, block: HostCopy, action, number):
     if self.is_in(block.source.sharding):
         self.wait(number)
-        value, copied = self.value(block.source), self.new_value()
+        value = self.value(block.source)
+        copied = self.new_value(self.types[value])
         self.copies[block.name] = copied
         given = (Operand(value=value),)
         self.emit(

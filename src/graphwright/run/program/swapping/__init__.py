@@ -2,4 +2,5 @@
 
 from graphwright.run.program.swapping.arena import Arena, HostSlab
 from graphwright.run.program.swapping.executor import SwapExecutor
+from graphwright.run.program.swapping.ranks import RankExecutor
 from graphwright.run.program.swapping.streams import CpuStreams, CudaStreams, Streams

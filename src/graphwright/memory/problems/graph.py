@@ -173,12 +173,11 @@ class _Builder:
     def _storage(self, name: str, kept: set[str]) -> Storage:
         tensor = self.graph.tensors[name]
         is_input = name in self.graph.inputs
-        given = tensor.role is Role.INPUT or name.startswith(_RATES)
-        lasts = is_input and not given
+        lasts = is_input and not is_given(name, tensor.role)
         exact = tensor.type.nbytes
         return Storage(
             name=name,
-            nbytes=max(1, -(-exact // ALIGNMENT)) * ALIGNMENT,
+            nbytes=aligned(exact),
             out_time=_picoseconds(self.to_host.latency + exact / self.to_host.bandwidth),
             in_time=_picoseconds(self.from_host.latency + exact / self.from_host.bandwidth),
             begins_on_host=is_input,
@@ -213,6 +212,16 @@ class _Builder:
             if self.graph.tensors[name].type == type and storage_of[name] == name:
                 return number[name]
         return None
+
+
+def aligned(nbytes: int) -> int:
+    """The bytes of a storage that holds so many."""
+    return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
+
+
+def is_given(name: str, role: Role) -> bool:
+    """Whether an input is given to every step anew: the batch, learning rates."""
+    return role is Role.INPUT or name.startswith(_RATES)
 
 
 def _picoseconds(seconds: float) -> int:
