@@ -192,7 +192,7 @@ class _Builder:
             if 0 in call.free and in_place is not None:
                 overload = in_place
             elif call.by_element and into_memory is not None:
-                overload, name = into_memory
+                overload, (name, *_) = into_memory
                 kwargs = {**kwargs, name: inputs[call.free[0]]}
         made = self._emit(overload, *args, **kwargs)
         returns = overload._schema.returns

@@ -36,6 +36,10 @@ from graphwright.plans import (
 )
 
 
+_COPIES = "CompositeExplicitAutograd"
+"""Where PyTorch registers variants with `out=` that have no kernel of their own."""
+
+
 def mark_free(program: Program) -> tuple[Instruction, ...]:
     """The instructions, each with the operands that it may overwrite."""
     instructions = program.instructions
@@ -112,18 +116,24 @@ def find_in_place(overload: OpOverload) -> OpOverload | None:
 
 
 @cache
-def find_into_memory(overload: OpOverload) -> tuple[OpOverload, str] | None:
-    """The variant that writes into memory that it is given, and as which argument, if any."""
+def find_into_memory(overload: OpOverload) -> tuple[OpOverload, tuple[str, ...]] | None:
+    """The variant that writes into memory that it is given, and as which arguments, if any.
+
+    One that PyTorch makes up for completeness, which allocates and then copies, is none.
+    """
     packet = overload.overloadpacket
     for name in packet.overloads():
         variant = getattr(packet, name)
-        *others, last = variant._schema.arguments
+        outs = [argument for argument in variant._schema.arguments if argument.is_out]
+        others = [argument for argument in variant._schema.arguments if not argument.is_out]
         if (
-            last.is_out
-            and not any(argument.is_out for argument in others)
+            outs
+            and all(str(argument.type) == "Tensor" for argument in outs)
+            and len(outs) == len(overload._schema.returns)
             and _signature(others) == _signature(overload._schema.arguments)
+            and not torch._C._dispatch_has_kernel_for_dispatch_key(variant.name(), _COPIES)
         ):
-            return variant, last.name
+            return variant, tuple(argument.name for argument in outs)
     return None
 
 

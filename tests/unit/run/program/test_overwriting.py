@@ -98,12 +98,17 @@ def test_operators_in_place_take_the_same_arguments():
 
 def test_operators_that_write_into_memory_take_the_same_arguments():
     aten = torch.ops.aten
-    assert find_into_memory(aten.add.Tensor) == (aten.add.out, "out")
-    assert find_into_memory(aten.where.self) == (aten.where.self_out, "out")
+    assert find_into_memory(aten.add.Tensor) == (aten.add.out, ("out",))
+    assert find_into_memory(aten.where.self) == (aten.where.self_out, ("out",))
     assert find_into_memory(aten.threshold_backward.default) == (
         aten.threshold_backward.grad_input,
-        "grad_input",
+        ("grad_input",),
     )
+    assert find_into_memory(aten.max_pool2d_with_indices.default) == (
+        aten.max_pool2d_with_indices.out,
+        ("out", "indices"),
+    )
+    assert find_into_memory(aten.convolution.default) is None  # it would allocate and copy
     assert find_into_memory(aten._scaled_dot_product_flash_attention_for_cpu.default) is None
 
 
@@ -134,7 +139,7 @@ def test_an_operator_by_element_may_write_over_any_operand(name, size):
     expected = overload(*given, *rest)
     for arg in range(count):
         copies = [t.clone() for t in given]
-        made = found[0](*copies, *rest, **{found[1]: copies[arg]})
+        made = found[0](*copies, *rest, **{found[1][0]: copies[arg]})
         assert made.data_ptr() == copies[arg].data_ptr()
         torch.testing.assert_close(made, expected, rtol=0, atol=0)
 

@@ -337,15 +337,12 @@ def test_a_step_that_failed_halfway_goes_on_from_a_checkpoint(tmp_path, monkeypa
         model, LOSS, torch.optim.SGD, device="cpu"
     )
     step.save(tmp_path)
-    wanted, run = step(batch), step._executor._compute
-    calls = iter(range(100))
+    wanted, calls = step(batch), step._executor.calls
 
-    def fail(action):
-        if next(calls) == 5:
-            raise MemoryError
-        run(action)
+    def fail(turn):
+        raise MemoryError
 
-    monkeypatch.setattr(step._executor, "_compute", fail)
+    monkeypatch.setattr(step._executor, "calls", [*calls[:5], fail, *calls[6:]])
     with pytest.raises(MemoryError):
         step(batch)
     with pytest.raises(StepLost, match="load a checkpoint"):
@@ -371,7 +368,7 @@ def test_what_left_the_arena_is_overwritten():
         graph, max(gw.swap(graph, "1MB", search="greedy").given.problem.needs), search="greedy"
     )
     step = planned.compile(model, LOSS, torch.optim.SGD, device="cpu")
-    step._executor._swap_out = lambda action: None
+    step._executor._swap_out = lambda action: lambda turn: None
     step._executor.host.memory[:-64].fill_(arena.POISON)
     assert not torch.isfinite(step(batch))
 

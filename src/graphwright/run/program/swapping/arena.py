@@ -10,7 +10,7 @@ what it would see without swapping, so that results are the same to the last bit
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +45,10 @@ class Layout:
         piece = memory[offset : offset + self.nbytes].view(self.dtype)
         return piece.as_strided(self.shape, self.stride) if self.shape else piece.reshape(())
 
+    def bytes(self, memory: Tensor, offset: int) -> Tensor:
+        """The same memory as a row of bytes."""
+        return memory[offset : offset + self.nbytes]
+
 
 def layout_of(tensor: Tensor) -> Layout:
     """The layout of a tensor, or the plain one where it has gaps or overlaps."""
@@ -67,20 +71,33 @@ class Arena:
     def view(self, layout: Layout, offset: int) -> Tensor:
         return layout.view(self.memory, offset)
 
+    def bytes(self, layout: Layout, offset: int) -> Tensor:
+        return layout.bytes(self.memory, offset)
+
     def poison(self, offset: int, nbytes: int) -> None:
         """Overwrite what has left."""
         self.memory[offset : offset + nbytes].fill_(POISON)
 
 
 class HostSlab:
-    """Host memory with a place for each name; refused where the host has too little."""
+    """Host memory with a place for each name; refused where the host has too little.
 
-    def __init__(self, nbytes: Mapping[str, int], *, pinned: bool) -> None:
-        self.offsets: dict[str, int] = {}
+    What is `data` has a place for each of `turns`: the next one is filled while the device still
+    works on the one before.
+    """
+
+    def __init__(
+        self, nbytes: Mapping[str, int], data: Set[str], *, turns: int, pinned: bool
+    ) -> None:
+        self.offsets: dict[tuple[str, int], int] = {}
         total = 0
-        for name, size in nbytes.items():
-            self.offsets[name] = total
-            total += size
+        for turn in range(turns):
+            for name, size in nbytes.items():
+                if turn and name not in data:
+                    self.offsets[name, turn] = self.offsets[name, 0]
+                    continue
+                self.offsets[name, turn] = total
+                total += size
         free = free_host_memory()
         if total > free:
             raise MemoryTooSmall(
@@ -92,8 +109,11 @@ class HostSlab:
         if pinned:
             _pin(self.memory)
 
-    def view(self, layout: Layout, name: str) -> Tensor:
-        return layout.view(self.memory, self.offsets[name])
+    def view(self, layout: Layout, name: str, turn: int = 0) -> Tensor:
+        return layout.view(self.memory, self.offsets[name, turn])
+
+    def bytes(self, layout: Layout, name: str, turn: int = 0) -> Tensor:
+        return layout.bytes(self.memory, self.offsets[name, turn])
 
 
 def _pin(memory: Tensor) -> None:

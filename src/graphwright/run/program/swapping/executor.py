@@ -1,39 +1,63 @@
-"""One iteration under a memory plan, with real tensors in an arena of fixed size.
+"""Iterations under a memory plan, with real tensors in an arena of fixed size.
 
     values of inputs --give--> host slab --swap in--> arena --operators--> arena --swap out--> slab
 
-The actions of the plan are issued in its order. An operator reads views in the arena; views of a
-tensor are made anew, since it may lie elsewhere than when it was last read. What its kernel returns
-is copied to the place that the plan has for it. On a CPU places that were left are overwritten in
-the first iterations, so that a plan which reads what is not there computes NaN and not the right
-result by luck.
+A plan places every tensor once and for all, so every action becomes a call the first time that it
+runs: a copy between two views, or an operator with the views that it reads and the places that it
+writes (`placing`). Later iterations make these calls in the order of the plan; on a GPU those of a
+graph are recorded and launched at once (`recording`). Tensors lie in their places as they are left
+by the kernels that make them.
+
+On a CPU places that were left are overwritten in the first iterations, so that a plan which reads
+what is not there computes NaN and not the right result by luck.
+
+The batch and learning rates have two places on the host of a GPU: one is filled while the iteration
+before still reads the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from graphwright.aten import run_node, without_autocast
 from graphwright.errors import ReplayError, UnknownOperator
-from graphwright.ir import TensorType
+from graphwright.ir import CONSTANT_OP, Node, TensorType
 from graphwright.memory import GraphProblem
-from graphwright.plans import MemoryPlan, MemoryProblem, Run, SwapIn, SwapOut, verify_memory
+from graphwright.plans import (
+    MemoryPlan,
+    MemoryProblem,
+    MemoryTooSmall,
+    Run,
+    SwapIn,
+    SwapOut,
+    verify_memory,
+)
 from graphwright.run.program.swapping.arena import Arena, HostSlab, Layout, layout_of, plain_layout
+from graphwright.run.program.swapping.placing import Call, copy_results, layouts_made, write_into
+from graphwright.run.program.swapping.recording import Recorder
 from graphwright.run.program.swapping.streams import CpuStreams, CudaStreams, Streams
 
 WATCHED = 2
-"""Iterations in which places that were left are forgotten, and overwritten on a CPU; later ones do
-the same as these."""
+"""Iterations in which places are overwritten on a CPU; later ones do the same as these."""
+
+_FAILURES = (UnknownOperator, RuntimeError, TypeError, IndexError)
+InTurn = Callable[[int], object]
+"""Does an action again, with the data of a turn."""
 
 
 class Executor:
     """Runs the iterations of a plan; what lives between them is in the arena or on the host.
 
-    How operators compute is said by those who inherit from this one.
+    How operators compute is said by those who inherit from this one, and whether their calls are
+    the same in every iteration, so that a GPU can record them.
     """
+
+    records: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -45,24 +69,36 @@ class Executor:
         verify_memory(plan, problem)
         self.plan, self.device = plan, device
         self.nbytes = {s.name: s.nbytes for s in problem.storages}
+        self.data = frozenset(s.name for s in problem.storages if s.is_data)
         on_host = dict.fromkeys(s.name for s in problem.storages if s.begins_on_host)
         on_host |= dict.fromkeys(a.name for a in plan.actions if isinstance(a, SwapOut))
         is_gpu = device.type == "cuda"
-        self.host = HostSlab({name: self.nbytes[name] for name in on_host}, pinned=is_gpu)
+        self.turns, self.turn = 2 if is_gpu else 1, 0
+        sizes = {name: self.nbytes[name] for name in on_host}
+        self.host = HostSlab(sizes, self.data, turns=self.turns, pinned=is_gpu)
         self.arena = Arena(plan.arena, device)
         self.layouts: dict[str, Layout] = {n: plain_layout(types[n]) for n in self.nbytes}
-        self.streams: Streams = CudaStreams(plan.actions, device) if is_gpu else CpuStreams()
+        self.streams: Streams = CpuStreams()
+        self.recorder: Recorder | None = None
+        if is_gpu:
+            self.streams = streams = CudaStreams(plan.actions, device)
+            self.recorder = Recorder(streams, self.turns, self.records)
         self.places: dict[str, int] = dict(plan.residents)
+        self.calls: list[InTurn] | None = None
         self.num_runs = 0
         self._ends: dict[str, int] = {}
-        self._views: dict[tuple[str, int | None], tuple[Layout, Tensor]] = {}
 
     def give(self, values: Mapping[str, Tensor]) -> None:
         """Put values where an iteration begins with them: on the host, or at home in the arena."""
-        self._finish()  # the iteration before may still be reading there
+        if not values.keys() <= self.data:
+            self._finish()  # the iteration before may still be working there
+        elif self.recorder is not None:
+            self.recorder.wait_for(self.turn)
         for name, value in values.items():
-            self._lay_out(name, value)
-            self._on_host(name).copy_(value)
+            if self._lay_out(name, value):
+                self._forget()
+            there = self.host.view(self.layouts[name], name, self.turn)
+            there.copy_(value, non_blocking=value.is_cuda)
             if name in self.plan.residents:
                 self._on_device(name).copy_(value)
 
@@ -85,76 +121,125 @@ class Executor:
     def run(self) -> None:
         """One iteration."""
         with torch.no_grad(), without_autocast():
-            self.streams.begin()
-            for at, action in enumerate(self.plan.actions):
-                with self.streams.issue(at):
-                    match action:
-                        case Run():
-                            self._compute(action)
-                        case SwapOut():
-                            self._swap_out(action)
-                        case SwapIn():
-                            self._swap_in(action)
-                self.streams.issued(at)
-            self.streams.end()
-        if self.num_runs < WATCHED:
-            self._ends = dict(self.places)
+            if self.calls is None:
+                self.calls = self._first()
+                self._ends = self.places
+                if self.recorder is not None:
+                    self.recorder.note_end(self.turn)
+            elif self.recorder is None:
+                self._issue(self.turn)
+            else:
+                self.recorder.run(self._issue, self.turn)
         self.places = dict(self._ends)
+        self.turn = (self.turn + 1) % self.turns
         self.num_runs += 1
+
+    def _issue(self, turn: int) -> None:
+        assert self.calls is not None
+        self.streams.begin()
+        for at, call in enumerate(self.calls):
+            with self.streams.issue(at):
+                call(turn)
+            self.streams.issued(at)
+        self.streams.end()
+
+    def _first(self) -> list[InTurn]:
+        """Run the first iteration, and return what its actions have become."""
+        calls: list[InTurn] = []
+        self.streams.begin()
+        for at, action in enumerate(self.plan.actions):
+            with self.streams.issue(at):
+                match action:
+                    case Run():
+                        calls.append(self._compute(action))
+                    case SwapOut():
+                        calls.append(self._swap_out(action))
+                    case SwapIn():
+                        calls.append(self._swap_in(action))
+            self.streams.issued(at)
+        self.streams.end()
+        return calls
+
+    def _forget(self) -> None:
+        """Something lies otherwise than before: the calls have to be made anew."""
+        if self.calls is not None:
+            self._finish()
+            self.calls, self.num_runs = None, 0
+            if self.recorder is not None:
+                self.recorder.forget()
 
     def _finish(self) -> None:
         """Wait until all that was issued has been done."""
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
 
-    # -- actions ----------------------------------------------------------------------------------
+    # -- actions: each is done, and returns what does it again ------------------------------------
 
-    def _compute(self, action: Run) -> None:
+    def _compute(self, action: Run) -> InTurn:
         """Run an operator, and leave what it makes where the plan has it."""
         raise NotImplementedError
 
-    def _leave(self, action: Run, storage: str, result: Tensor) -> None:
-        """Copy what a kernel has made to its place."""
-        if storage in action.places:
-            if result.untyped_storage().data_ptr() == self.arena.memory.data_ptr():
-                result = result.clone()  # a kernel may return what it was given
-            self._lay_out(storage, result)
-            self._place(storage, action.places[storage])
-        self._on_device(storage).copy_(result)
+    def _homes(
+        self, storages: Sequence[str], made: Sequence[Tensor], places: Mapping[str, int]
+    ) -> list[Tensor]:
+        """The places of what an operator makes, which takes them now and lies there as it does."""
+        for storage, like in zip(storages, made, strict=True):
+            if storage in places:
+                self._lay_out(storage, like)
+                self._place(storage, places[storage])
+        return [self._on_device(storage) for storage in storages]
 
-    def _swap_out(self, action: SwapOut) -> None:
-        self._on_host(action.name).copy_(self._on_device(action.name), non_blocking=True)
+    def _poison(self, places: Mapping[str, int]) -> Call | None:
+        """Overwrite the places of what an operator makes, on a CPU."""
+        if self.device.type != "cpu" or not places:
+            return None
+        spans = [(offset, self.nbytes[name]) for name, offset in places.items()]
 
-    def _swap_in(self, action: SwapIn) -> None:
-        self._place(action.name, action.offset)
-        self._on_device(action.name).copy_(self._on_host(action.name), non_blocking=True)
+        def call() -> None:
+            if self.num_runs < WATCHED:
+                for offset, nbytes in spans:
+                    self.arena.poison(offset, nbytes)
 
-    def _lay_out(self, name: str, value: Tensor) -> None:
-        """Have a storage lie as a value does."""
+        return call
+
+    def _swap_out(self, action: SwapOut) -> InTurn:
+        name, layout = action.name, self.layouts[action.name]
+        there = self.host.bytes(layout, name)
+        here = self.arena.bytes(layout, self.places[name])
+        there.copy_(here, non_blocking=True)
+        return lambda turn: there.copy_(here, non_blocking=True)
+
+    def _swap_in(self, action: SwapIn) -> InTurn:
+        name, layout = action.name, self.layouts[action.name]
+        self._place(name, action.offset)
+        here = self.arena.bytes(layout, action.offset)
+        there = [self.host.bytes(layout, name, turn) for turn in range(self.turns)]
+        poison = self._poison({name: action.offset})
+
+        def call(turn: int) -> None:
+            if poison is not None:
+                poison()
+            here.copy_(there[turn], non_blocking=True)
+
+        call(self.turn)
+        return call
+
+    def _lay_out(self, name: str, value: Tensor) -> bool:
+        """Have a storage lie as a value does; whether it lay otherwise before."""
         known = self.layouts[name]
-        if (known.stride, known.dtype) != (value.stride(), value.dtype):
-            self.layouts[name] = layout_of(value)
+        if (known.stride, known.dtype) == (value.stride(), value.dtype):
+            return False
+        self.layouts[name] = layout_of(value)
+        return self.layouts[name] != known
 
     def _on_device(self, name: str) -> Tensor:
-        return self._view_at(name, self.places[name])
+        return self.arena.view(self.layouts[name], self.places[name])
 
     def _on_host(self, name: str) -> Tensor:
-        return self._view_at(name, None)
-
-    def _view_at(self, name: str, offset: int | None) -> Tensor:
-        """A storage at an offset of the arena, or on the host; each view is made once."""
-        layout, known = self.layouts[name], self._views.get((name, offset))
-        if known is not None and known[0] is layout:
-            return known[1]
-        view = self.host.view(layout, name) if offset is None else self.arena.view(layout, offset)
-        self._views[name, offset] = layout, view
-        return view
+        return self.host.view(self.layouts[name], name)
 
     def _place(self, name: str, offset: int) -> None:
         """Take a place; what was there is gone."""
-        if self.num_runs >= WATCHED:
-            self.places[name] = offset
-            return
         stop = offset + self.nbytes[name]
         gone = [
             other
@@ -164,12 +249,12 @@ class Executor:
         for other in gone:
             del self.places[other]
         self.places[name] = offset
-        if self.device.type == "cpu":
-            self.arena.poison(offset, self.nbytes[name])
 
 
 class SwapExecutor(Executor):
     """Runs the nodes of a graph."""
+
+    records = True
 
     def __init__(self, given: GraphProblem, plan: MemoryPlan, device: torch.device) -> None:
         types = {s.name: given.graph.tensors[s.name].type for s in given.problem.storages}
@@ -200,19 +285,72 @@ class SwapExecutor(Executor):
         arguments[arg] = self._view(viewed, root)
         return run_node(self.graph, node, arguments, root.device)[output]
 
-    def _compute(self, action: Run) -> None:
+    def _compute(self, action: Run) -> InTurn:
         copied = self.given.copied.get(action.name)
         if copied is not None:
             old, new = copied
-            self._on_device(old).copy_(self._on_device(new))
-            return
+            call: Call = partial(self._on_device(old).copy_, self._on_device(new))
+            call()
+            return lambda turn: call()
         node = self.graph.node(action.name)
         arguments = [None if name is None else self._read(name) for name in node.inputs]
         try:
-            results = run_node(self.graph, node, arguments, self.device)
-        except (UnknownOperator, RuntimeError, TypeError, IndexError) as error:
+            call = self._operate(node, arguments, action.places)
+        except torch.OutOfMemoryError as error:
+            raise MemoryTooSmall(
+                f"operator {node.name} ({node.op}) needs more memory beside the arena of "
+                f"{self.plan.arena:,} bytes than the GPU has free; plan with reserve=..., of what "
+                "graphwright.run.memory_beside(graph) says"
+            ) from error
+        except _FAILURES as error:
             raise ReplayError(f"{node!r} failed: {error}") from error
-        for name, result in zip(node.outputs, results, strict=True):
-            if name in self.given.views:
-                continue
-            self._leave(action, self.given.storage_of[name], result)
+        return lambda turn: call()
+
+    def _operate(
+        self, node: Node, arguments: Sequence[Tensor | None], places: Mapping[str, int]
+    ) -> Call:
+        """Run a node, its results in their places."""
+        wanted = [name not in self.given.views for name in node.outputs]
+        storages = [self.given.storage_of[n] for n in node.outputs if n not in self.given.views]
+        poison = self._poison(places)
+        made = None
+        if node.op != CONSTANT_OP and all(wanted):
+            made = layouts_made(node.op, arguments, node.attrs)
+        if made is not None and len(made) == len(storages):
+            outs = self._homes(storages, made, places)
+            by_element = self.facts.writes_over[self.facts.position[node.name]]
+            into = write_into(node.op, arguments, node.attrs, outs, by_element)
+            if into is not None:
+                call = self._behind(into, poison, arguments, places)
+                call()
+                return call
+        run = partial(run_node, self.graph, node, arguments, self.device)
+
+        def results() -> list[Tensor]:
+            return [one for one, is_wanted in zip(run(), wanted, strict=True) if is_wanted]
+
+        first = results()
+        outs = self._homes(storages, first, places)
+        copy_results(first, outs, poison)
+        if node.op == CONSTANT_OP:  # it is made once
+            return partial(copy_results, first, outs, poison)
+        return lambda: copy_results(results(), outs, poison)
+
+    def _behind(
+        self,
+        into: Call,
+        poison: Call | None,
+        arguments: Sequence[Tensor | None],
+        places: Mapping[str, int],
+    ) -> Call:
+        """A call behind the poison of its places, if it does not write over an operand."""
+        start = self.arena.memory.data_ptr()
+        in_use = {t.data_ptr() - start for t in arguments if t is not None}
+        if poison is None or in_use & set(places.values()):
+            return into
+
+        def call() -> None:
+            poison()
+            into()
+
+        return call

@@ -3,12 +3,12 @@
     value in the arena --piece of the program--> result --copied--> its place in the arena
 
 A piece is built as a whole program is (`module`): an instruction with the views that it reads, made
-anew. A transfer has ended when its piece has, so its values may leave the arena behind it.
+anew. Pieces reach other ranks and draw by a seed, so they are not recorded on a GPU. A transfer has ended when its piece has, so its values may leave the arena behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, fx
@@ -17,7 +17,8 @@ from graphwright.errors import ReplayError
 from graphwright.memory import Piece, ProgramProblem
 from graphwright.plans import MemoryPlan, Run
 from graphwright.run.program.module import build_piece
-from graphwright.run.program.swapping.executor import Executor
+from graphwright.run.program.swapping.executor import Executor, InTurn
+from graphwright.run.program.swapping.placing import copy_results
 from graphwright.run.program.targets import Transport
 from graphwright.run.random import Keys
 
@@ -52,15 +53,22 @@ class RankExecutor(Executor):
         names = {value: str(value) for value in piece.given}
         return build_piece(rank, piece.instructions, names, made, self.links, self.device)
 
-    def _compute(self, action: Run) -> None:
-        piece = self.given.pieces[action.name]
-        held = {str(value): self._on_device(name) for value, name in piece.given.items()}
-        try:
-            results = self.modules[action.name].forward(held, self.seed)
-        except (TypeError, IndexError) as error:
-            raise ReplayError(f"{piece.instructions[-1]} failed: {error}") from error
-        for storage, result in zip(piece.made.values(), results, strict=True):
-            self._leave(action, storage, result)
+    def _compute(self, action: Run) -> InTurn:
+        piece, module = self.given.pieces[action.name], self.modules[action.name]
+        views = {str(value): self._on_device(name) for value, name in piece.given.items()}
+        storages, poison = list(piece.made.values()), self._poison(action.places)
+
+        def results() -> Sequence[Tensor]:
+            try:
+                made: Sequence[Tensor] = module.forward(dict(views), self.seed)
+            except (TypeError, IndexError) as error:
+                raise ReplayError(f"{piece.instructions[-1]} failed: {error}") from error
+            return made
+
+        first = results()
+        homes = self._homes(storages, first, action.places)
+        copy_results(first, homes, poison)
+        return lambda turn: copy_results(results(), homes, poison)
 
     def _result(self, name: str) -> Tensor:
         piece = self.given.results[name]

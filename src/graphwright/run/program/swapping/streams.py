@@ -21,7 +21,7 @@ class Streams(Protocol):
     """Where actions are issued."""
 
     def begin(self) -> None:
-        """An iteration begins: the streams wait for what the caller has issued."""
+        """An iteration begins: the streams wait for what the current stream has been given."""
 
     def issue(self, at: int) -> AbstractContextManager[Any]:
         """The context in which action `at` is issued, behind all that it waits for."""
@@ -30,7 +30,7 @@ class Streams(Protocol):
         """Action `at` has been issued."""
 
     def end(self) -> None:
-        """The iteration has been issued: the caller waits for all streams."""
+        """The iteration has been issued: the current stream waits for all streams."""
 
 
 class CpuStreams:
@@ -60,10 +60,15 @@ class CudaStreams:
         awaited = {n for waits in self.after for n in waits}
         self.events = {n: torch.cuda.Event() for n in awaited}  # type: ignore[no-untyped-call]
 
+    @property
+    def compute(self) -> torch.cuda.Stream:
+        return self.streams[0]
+
     def begin(self) -> None:
         current = torch.cuda.current_stream(self.device)
         for stream in self.streams:
-            stream.wait_stream(current)
+            if stream != current:
+                stream.wait_stream(current)
 
     def issue(self, at: int) -> AbstractContextManager[Any]:
         stream = self.streams[self.stream_of[at]]
@@ -79,4 +84,5 @@ class CudaStreams:
     def end(self) -> None:
         current = torch.cuda.current_stream(self.device)
         for stream in self.streams:
-            current.wait_stream(stream)
+            if stream != current:
+                current.wait_stream(stream)
