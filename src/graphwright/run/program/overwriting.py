@@ -35,7 +35,6 @@ from graphwright.plans import (
     values_read,
 )
 
-
 _COPIES = "CompositeExplicitAutograd"
 """Where PyTorch registers variants with `out=` that have no kernel of their own."""
 
