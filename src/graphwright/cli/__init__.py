@@ -9,11 +9,11 @@ from graphwright.cli import (
     catalogues,
     demo,
     explain,
+    memory,
     optimize,
     plan,
     run,
     simulate,
-    swap,
 )
 from graphwright.cli.app import app, main
 from graphwright.version import __version__

@@ -12,5 +12,6 @@ from graphwright.pipeline.inference import Optimized, ResultsDiffer, load_optimi
 from graphwright.pipeline.measured import MeasuredFrontier, plan_by_calls, plan_measured
 from graphwright.pipeline.opening import open_session
 from graphwright.pipeline.planning import PLAN_NAMES, RunOptions, choose_plan, plan_for
+from graphwright.pipeline.serving import Serving, serve_models
 from graphwright.pipeline.session import Session
 from graphwright.run import Make, Outcome

@@ -17,6 +17,7 @@ from graphwright.report.pictures import (
     plot_partition,
     plot_profile,
     plot_rule,
+    plot_serving,
 )
 from graphwright.report.results import show, to_dict
 from graphwright.report.rules import (

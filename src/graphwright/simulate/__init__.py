@@ -21,6 +21,7 @@ from graphwright.simulate.costs import (
 from graphwright.simulate.delta import DeltaSchedule, Incremental
 from graphwright.simulate.engine import Schedule, schedule
 from graphwright.simulate.memory import Memory, memory
+from graphwright.simulate.serving import REQUESTS, Served, Server, check_rate, serve
 from graphwright.simulate.throughput import StepSize, step_size
 from graphwright.simulate.timeline import (
     Timeline,

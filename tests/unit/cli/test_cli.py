@@ -45,6 +45,9 @@ FLAGS = {
         "--workers", "--plan", "--pick", "--memory", "--steps", "--batch-size", "--small", "--seed", "--check", "--checkpoint",
         "--checkpoint-every", "--resume", "--elastic", "--torch-compile", "--json", "--swap",
     },
+    "serve-sim": {
+        "--models", "--memory", "--cluster", "--rates", "--requests", "--seed", "--batch-size", "--small", "--output", "-o", "--json",
+    },
     "simulate": {
         "--cluster", "--plan", "--pick", "--strategy", "--seed", "--batch-size", "--small", "--compiled", "--price",
         "--output", "-o", "--json",

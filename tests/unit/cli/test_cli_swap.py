@@ -94,3 +94,23 @@ def test_a_run_that_swaps_keeps_to_its_memory(tmp_path):
         RunOptions(workers=2, swap=True)
     with pytest.raises(InvalidOption, match="choose one"):
         RunOptions(workers=2, memory=least, swap=True, torch_compile=True)
+
+
+def test_serve_sim_compares_partitioned_with_shared_memory(tmp_path):
+    picture, data = tmp_path / "latency.svg", tmp_path / "latency.json"
+    arguments = ["serve-sim", "mlp", "--small", "--cluster", "p3.2xlarge", "--memory", "40kB",
+                 "--models", "2,3", "--requests", "200"]  # fmt: skip
+    result = RUN.invoke(cli.app, [*arguments, "-o", str(picture)])
+    assert result.exit_code == 0, result.output
+    for word in ("alone", "partitioned", "shared", "cached", "loading"):
+        assert word in result.output
+    assert "partitioned, 3 models" in picture.read_text()
+    assert RUN.invoke(cli.app, [*arguments, "-o", str(data)]).exit_code == 0
+    printed = json.loads(RUN.invoke(cli.app, [*arguments, "--json"]).stdout)
+    assert json.loads(data.read_text()) == printed
+    assert [s["name"] for s in printed["servers"]].count("partitioned") == 2
+
+
+def test_serve_sim_refuses_other_numbers():
+    result = RUN.invoke(cli.app, ["serve-sim", "mlp", "--memory", "1MB", "--models", "two"])
+    assert result.exit_code == 2 and "numbers with commas" in " ".join(result.output.split())

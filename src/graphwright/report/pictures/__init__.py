@@ -7,3 +7,4 @@ from graphwright.report.pictures.partition import plot_partition
 from graphwright.report.pictures.plot import plot
 from graphwright.report.pictures.profile import ProfileRow, plot_profile
 from graphwright.report.pictures.rule import plot_rule
+from graphwright.report.pictures.serving import plot_serving
