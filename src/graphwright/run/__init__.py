@@ -27,8 +27,10 @@ from graphwright.run.measure import (
     calls_of,
     calls_of_plan,
     how_sure,
+    measure_host_link,
     measure_joined,
     measure_local,
+    memory_beside,
     standard_calls,
     time_in_turns,
 )

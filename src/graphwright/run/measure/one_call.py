@@ -28,7 +28,7 @@ from graphwright.run.program import touch_memory
 
 _Run: TypeAlias = Callable[[], tuple[torch.Tensor, ...]]
 
-_FAILURES = (
+FAILURES = (
     GraphwrightError, RuntimeError, TypeError, ValueError, IndexError, AssertionError,
 )  # fmt: skip
 """What a kernel raises when it does not take a call."""
@@ -62,7 +62,7 @@ def try_to_measure(
                 return measure(call, device, seconds)
     except MemoryError:
         return "does not fit into memory"
-    except _FAILURES as error:
+    except FAILURES as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
 

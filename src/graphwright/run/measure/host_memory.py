@@ -1,0 +1,102 @@
+"""What a memory plan has to know of a GPU beside the times of operators (`gw.swap`).
+
+    host link       rates of copies to and from pinned host memory, one way alone and both together
+    memory beside   what kernels need beside their operands and places: workspaces, and results of
+                    operators that cannot write into memory that is given; `gw.swap(reserve=...)`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from graphwright.aten import call_kernel
+from graphwright.describe import Types
+from graphwright.errors import InvalidMeasurement
+from graphwright.ir import Attrs, Graph
+from graphwright.machine import HostLink
+from graphwright.run.measure.one_call import FAILURES
+from graphwright.run.measure.operators import calls_of
+from graphwright.run.measure.samples import sample_inputs
+from graphwright.run.program import layouts_made, write_into
+
+COPIED, SMALL, REPEATS = 1 << 28, 512, 6
+"""Bytes of a large and of a small copy, and how often each is made."""
+
+
+def measure_host_link(device: str = "cuda") -> HostLink:
+    """The link between a GPU and pinned memory of its host."""
+    where = _gpu(device)
+    host = torch.empty(2, COPIED, dtype=torch.uint8).pin_memory()
+    there = torch.empty(2, COPIED, dtype=torch.uint8, device=where)
+    streams = [torch.cuda.Stream(where) for _ in range(2)]  # type: ignore[no-untyped-call]
+
+    def seconds(out: bool, back: bool, nbytes: int, repeats: int) -> float:
+        torch.cuda.synchronize(where)
+        start = perf_counter()
+        for _ in range(repeats):
+            if out:
+                with torch.cuda.stream(streams[0]):
+                    host[0, :nbytes].copy_(there[0, :nbytes], non_blocking=True)
+            if back:
+                with torch.cuda.stream(streams[1]):
+                    there[1, :nbytes].copy_(host[1, :nbytes], non_blocking=True)
+        torch.cuda.synchronize(where)
+        return (perf_counter() - start) / repeats
+
+    seconds(True, True, COPIED, 1)  # memory is touched, clocks settle
+    one_way = max(seconds(*way, COPIED, REPEATS) for way in ((True, False), (False, True)))
+    both = seconds(True, True, COPIED, REPEATS)
+    latency = seconds(True, False, SMALL, 100 * REPEATS)
+    rate = COPIED / one_way
+    duplex = min(max(2 * COPIED / both, rate), 2 * rate)
+    return HostLink(bandwidth=rate, duplex=duplex, latency=latency)
+
+
+def memory_beside(graph: Graph, device: str = "cuda") -> int:
+    """The most bytes that a kernel of a graph takes on a GPU beside its operands and results.
+
+    Every distinct call is made once, on random inputs; those that fail count nothing.
+    """
+    where = _gpu(device)
+    calls: Iterable[tuple[str, Attrs, Types]] = dict.fromkeys(
+        (op, attrs if isinstance(attrs, Attrs) else Attrs(attrs), types)
+        for op, attrs, types in calls_of(graph)
+    )
+    torch.cuda.synchronize(where)
+    start, most = torch.cuda.memory_allocated(where), 0
+    with torch.no_grad(), torch.random.fork_rng(devices=[where]):
+        for op, attrs, types in calls:
+            most = max(most, _beside(op, attrs, types, where))
+    kept = max(0, torch.cuda.memory_allocated(where) - start)  # workspaces of libraries
+    return most + kept
+
+
+def _beside(op: str, attrs: Attrs, types: Types, device: torch.device) -> int:
+    try:
+        inputs = sample_inputs(op, attrs, types, device)
+        like = layouts_made(op, inputs, attrs)
+        outs: list[Tensor] = []
+        into = None
+        if like is not None:
+            outs = [torch.empty_like(t, device=device) for t in like]
+            into = write_into(op, inputs, attrs, outs, False)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        made = call_kernel(op, inputs, attrs, device) if into is None else into()
+        peak = torch.cuda.max_memory_allocated(device) - before
+        del made
+        left = torch.cuda.memory_allocated(device) - before
+    except FAILURES:
+        return 0
+    return max(0, peak - max(0, left))
+
+
+def _gpu(device: str) -> torch.device:
+    where = torch.device(device)
+    if where.type != "cuda" or not torch.cuda.is_available():
+        raise InvalidMeasurement(f"{device} is no GPU that PyTorch {torch.__version__} sees here")
+    return where
