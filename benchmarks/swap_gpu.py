@@ -13,6 +13,7 @@ eager's to 1e-3, the peak within 1% of the prediction and within the cap, throug
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import os
 import statistics
@@ -35,9 +36,9 @@ import graphwright as gw
 from _report import finish, parse_options, print_table, save_result
 from graphwright import ir, zoo
 from graphwright.aten import split_batch
-from graphwright.machine import Store
+from graphwright.machine import Cluster, Store, from_toml, to_toml
 from graphwright.plans import MemoryTooSmall
-from graphwright.run import calibrate, calls_of, measure_host_link, memory_beside
+from graphwright.run import SwapPlan, calibrate, calls_of, measure_host_link, memory_beside
 from graphwright.simulate import CostModel
 
 CASES = {  # batch size, and the blocks that are checkpointed
@@ -45,11 +46,17 @@ CASES = {  # batch size, and the blocks that are checkpointed
     "rnn-6-4k": (128, ("LSTMCell",)),
     "gpt2-large": (4, ("GptLayer",)),
 }
-QUICK = {"resnet50": (64, ("Bottleneck",)), "rnnlm": (64, ("LSTMCell",)), "gpt2": (2, ("GptLayer",))}
+QUICK = {
+    "resnet50": (64, ("Bottleneck",)),
+    "rnnlm": (64, ("LSTMCell",)),
+    "gpt2": (2, ("GptLayer",)),
+}
 CAPS = (2, 4, 8)
 CLOSE, PEAK_CLOSE, SLACK = 1e-3, 0.01, 2 << 30
 STEPS, CHECKED = 5, 3
 SEARCHES = ("greedy",)
+MEASURED = 150
+"""The calls that take longest are measured, the others go by the roofline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +79,16 @@ def load(name: str, batch: int) -> zoo.Workload:
     return workload
 
 
-def plan_one(path: str, store: str, machine: gw.Cluster, room: int, out: str) -> str | None:
+def plan_one(path: str, store: str, machine: str, room: int, out: str) -> str | None:
     """Plan in a process of its own; why there is no plan."""
     warnings.simplefilter("ignore")
     try:
         gw.swap(
-            ir.load(path), room, cluster=machine, costs=CostModel(Store(store)), search=SEARCHES
+            ir.load(path),
+            room,
+            cluster=from_toml(machine),
+            costs=CostModel(Store(store)),
+            search=SEARCHES,
         ).save(out)
     except MemoryTooSmall as error:
         return str(error)[:160]
@@ -89,6 +100,7 @@ def clean() -> None:
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch._C._cuda_clearCublasWorkspaces()
+    torch._C._host_emptyCache()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 
@@ -109,13 +121,12 @@ def timed(step: Callable[[], torch.Tensor]) -> Run:
     return Run(ms=1e3 * statistics.median(times), peak=torch.cuda.max_memory_allocated(), losses=losses)  # fmt: skip
 
 
-def eager(name: str, batch: int, blocks: tuple[str, ...], offload: bool, again: bool) -> Run:
+def eager(workload: zoo.Workload, blocks: tuple[str, ...], offload: bool, again: bool) -> Run:
     """A training loop of PyTorch's, with what the whole model needs made anew."""
     clean()
     held = torch.cuda.memory_allocated()
     try:
-        workload = load(name, batch)
-        model = workload.model.cuda()
+        model = copy.deepcopy(workload.model).cuda()
         if again:
             for module in model.modules():
                 if type(module).__name__ in blocks:
@@ -180,7 +191,7 @@ class Cap:
         clean()
 
 
-def ours(workload: zoo.Workload, graph: gw.Graph, path: str, machine: gw.Cluster, costs: CostModel) -> tuple[Run, gw.SwapPlan, int, str]:  # fmt: skip
+def ours(workload: zoo.Workload, graph: ir.Graph, path: str, machine: Cluster, costs: CostModel) -> tuple[Run, SwapPlan, int, str]:  # fmt: skip
     """A memory plan's steps; its plan, the most that the allocator reserved, and why it is not recorded."""
     clean()
     held, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
@@ -240,11 +251,11 @@ def case(name, batch, blocks, caps, machine, folder, pool, misses, rows):
     workload = load(name, batch)
     graph = workload.capture()
     ir.save(graph, graph_path := folder / f"{name}.json")
-    whole = eager(name, batch, blocks, False, False)
+    whole = eager(workload, blocks, False, False)
     need = whole.peak
     store = Store(folder / f"{name}.sqlite")
     beside = memory_beside(graph)
-    calibrate(calls_of(graph), device="cuda", store=store, seconds=0.01)
+    calibrate(calls_of(graph), device="cuda", store=store, seconds=0.01, limit=MEASURED)
     costs = CostModel(store)
     clean()
     print(f"{name}, batch {batch}: eager {whole.ms:.1f} ms, needs {need / 1e9:.2f} GB; {len(graph.nodes):,} operators, {beside / 1e6:.0f} MB beside; {perf_counter() - start:.0f} s", flush=True)  # fmt: skip
@@ -252,7 +263,7 @@ def case(name, batch, blocks, caps, machine, folder, pool, misses, rows):
     for cap in (1, *caps):
         room = max(1, need // cap - beside) if cap > 1 else 130 * 10**9
         out = str(folder / f"{name}-{cap}.plan.json")
-        args = (str(graph_path), str(store.path), machine, room, out)
+        args = (str(graph_path), str(store.path), to_toml(machine), room, out)
         tasks[cap] = (out, pool.submit(plan_one, *args))
     result = {"eager_ms": whole.ms, "need": need, "beside": beside, "caps": {}}
     speeds = []
@@ -261,7 +272,7 @@ def case(name, batch, blocks, caps, machine, folder, pool, misses, rows):
         limit = Cap(need // cap) if cap > 1 else None
         if limit is not None:
             ways = {"save_on_cpu": (True, False), "checkpoint": (False, True), "both": (True, True)}
-            others = {way: eager(name, batch, blocks, *flags) for way, flags in ways.items()}
+            others = {way: eager(workload, blocks, *flags) for way, flags in ways.items()}
         out, task = tasks[cap]
         if (refused := task.result()) is not None:
             rows.append(

@@ -23,8 +23,8 @@ from graphwright.run.measure.operators import calls_of
 from graphwright.run.measure.samples import sample_inputs
 from graphwright.run.program import layouts_made, write_into
 
-COPIED, SMALL, REPEATS = 1 << 28, 512, 6
-"""Bytes of a large and of a small copy, and how often each is made."""
+COPIED, SMALL, REPEATS, RECORDED = 1 << 28, 512, 6, 200
+"""Bytes of a large and of a small copy, how often each is made, and how many small ones at once."""
 
 
 def measure_host_link(device: str = "cuda") -> HostLink:
@@ -50,10 +50,26 @@ def measure_host_link(device: str = "cuda") -> HostLink:
     seconds(True, True, COPIED, 1)  # memory is touched, clocks settle
     one_way = max(seconds(*way, COPIED, REPEATS) for way in ((True, False), (False, True)))
     both = seconds(True, True, COPIED, REPEATS)
-    latency = seconds(True, False, SMALL, 100 * REPEATS)
+    latency = _latency(host[0, :SMALL], there[0, :SMALL], where)
     rate = COPIED / one_way
     duplex = min(max(2 * COPIED / both, rate), 2 * rate)
     return HostLink(bandwidth=rate, duplex=duplex, latency=latency)
+
+
+def _latency(host: Tensor, there: Tensor, device: torch.device) -> float:
+    """Seconds of a small copy among others that are launched with it."""
+    graph = torch.cuda.CUDAGraph()
+    host.copy_(there, non_blocking=True)
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(RECORDED):
+            host.copy_(there, non_blocking=True)
+    graph.replay()
+    torch.cuda.synchronize(device)
+    start = perf_counter()
+    for _ in range(REPEATS):
+        graph.replay()
+    torch.cuda.synchronize(device)
+    return (perf_counter() - start) / (REPEATS * RECORDED)
 
 
 def memory_beside(graph: Graph, device: str = "cuda") -> int:
