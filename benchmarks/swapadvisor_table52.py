@@ -1,4 +1,4 @@
-"""SwapAdvisor's Table 5.2: ResNet-152 inference in 64 MB to 1 GB at batch 1, 16, 32 and 64, simulated.
+"""SwapAdvisor's Table 5.2: ResNet-152 inference in 64 MB to 1 GB at batch 1, 16, 32 and 64, simulated; measured where there is a GPU.
 
     paper           seconds of an iteration on a V100, measured by its authors; N/A where their planner found no plan
     roofline        ours, with the times of the p3.2xlarge preset: products at the data sheet's rate
@@ -8,14 +8,24 @@ The paper's kernels take 17 ms at batch 1, where the roofline has 9 ms, but para
 costs relative to 1024 MB can only be compared at the paper's speed. `bound` is what no plan can beat there: operators take their time,
 and parameters that do not fit have to come. Copies take 10 us and the preset's 12 GB/s of one way alone where a plan copies nothing out;
 where it does, half of the 20 GB/s of both ways together. 1 MB is 10^6 bytes.
+
+On a GPU the same memory plans, priced by what is measured there, run: milliseconds beside the prediction, and the cost of less memory beside the paper's. Memory is that of the
+arena; what kernels need beside it is on the last line of each batch. `--measured` leaves the simulation out.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
+import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
 
 import graphwright as gw
 from _report import finish, parse_options, print_table, save_result
@@ -38,8 +48,14 @@ ROUNDING = 0.0005  # the table has milliseconds
 
 
 def main() -> int:
-    options = parse_options(__doc__)
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument("--measured", action="store_true", help="only what is measured on a GPU")
+    options, given = parse_options(__doc__, own), own.parse_known_args()[0]
     warnings.simplefilter("ignore")
+    on_gpu = measure(options.quick) if has_gpu() else {}
+    if given.measured:
+        save_result("swapadvisor_table52", options, on_gpu)
+        return finish(options, [], f"{len(on_gpu)} cells measured" if on_gpu else "there is no GPU here: nothing was measured")  # fmt: skip
     both_ways = cluster("p3.2xlarge")
     assert both_ways.host is not None
     one_way = replace(both_ways, host=replace(both_ways.host, duplex=2 * both_ways.host.bandwidth))
@@ -77,7 +93,7 @@ def main() -> int:
         ["batch", "memory", "paper", "roofline", "paper's speed", "paper's cost", "cost", "bound", "search, s"],
         rows,
     )  # fmt: skip
-    save_result("swapadvisor_table52", options, results)
+    save_result("swapadvisor_table52", options, {**results, "measured": on_gpu})
     both = [r for r in results.values() if r["paper"] is not None]
     more = sum(r["paper"] is None and r["paper_speed"] is not None for r in results.values())
     return finish(
@@ -120,6 +136,86 @@ def least_time(problem: MemoryProblem, capacity: int) -> float:
     lasting = [s for s in problem.storages if s.begins_on_host]
     rate = max(s.nbytes / s.in_time for s in lasting)
     return max(problem.compute_time, (sum(s.nbytes for s in lasting) - capacity) / rate) / 1e12
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def measure(quick: bool) -> dict[str, object]:
+    """The cells of the table on this GPU."""
+    import torch
+
+    from graphwright import ir
+    from graphwright.machine import Store, to_toml
+    from graphwright.run import calibrate, calls_of, measure_host_link, memory_beside
+    from swap_gpu import clean, plan_one
+
+    link = measure_host_link()
+    on = replace(cluster("h200"), host=replace(link, duplex=2 * link.bandwidth))
+    rows, cells = [], {}
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(
+        max(1, (os.cpu_count() or 2) - 2), mp_context=get_context("spawn")
+    ) as pool:  # fmt: skip
+        for batch, published in PAPER.items():
+            if quick and batch not in QUICK:
+                continue
+            workload = zoo.load("resnet152", batch_size=batch, device="cpu")
+            model, inputs = workload.model.eval(), workload.batch[0]
+            graph = gw.capture(model, inputs=inputs)
+            ir.save(graph, path := Path(folder) / f"{batch}.json")
+            beside, store = memory_beside(graph), Store(Path(folder) / f"{batch}.sqlite")
+            calibrate(calls_of(graph), device="cuda", store=store, seconds=0.01)
+            outs = [str(Path(folder) / f"{batch}-{size}.plan.json") for size in SIZES]
+            tasks = [
+                pool.submit(plan_one, str(path), str(store.path), to_toml(on), size * 10**6, out)
+                for size, out in zip(SIZES, outs, strict=True)
+            ]
+            with torch.no_grad():
+                there, x = model.cuda(), inputs.cuda()
+                wanted, eager = there(x).cpu(), milliseconds(lambda there=there, x=x: there(x))
+                model = there.cpu()
+            del there
+            clean()
+            found: dict[int, tuple[float, float, float]] = {}
+            for size, out, task in zip(SIZES, outs, tasks, strict=True):
+                if task.result() is not None:
+                    continue
+                planned = gw.swap(graph, plan=out, cluster=on, costs=CostModel(store))
+                run = planned.compile(model, device="cuda", check_graph=False)
+                given = inputs.pin_memory()
+                apart = float((run(given).cpu() - wanted).abs().max() / wanted.abs().max())
+                found[size] = (milliseconds(lambda run=run, given=given: run(given)), planned.time * 1e3, apart)  # fmt: skip
+                del run
+                clean()
+            for size, paper in zip(SIZES, published, strict=True):
+                ms, predicted, apart = found.get(size, (0.0, 0.0, 0.0))
+                cells[f"batch {batch}, {size} MB"] = {"ms": ms, "predicted_ms": predicted, "apart": apart}  # fmt: skip
+                rows.append([
+                    batch, f"{size} MB", f"{ms:.2f} ms" if ms else "N/A", f"{predicted:.2f} ms" if ms else "N/A",
+                    f"{ms / found[SIZES[-1]][0] - 1:+.0%}" if ms else "N/A", "N/A" if paper is None else f"{paper / published[-1] - 1:+.0%}", f"{apart:.0e}",
+                ])  # fmt: skip
+            rows.append([batch, "eager", f"{eager:.2f} ms", "", "", "", f"{beside / 1e6:.0f} MB beside"])  # fmt: skip
+    print(f"{torch.cuda.get_device_name()}, host link {link.bandwidth / 1e9:.1f} GB/s")
+    print_table(["batch", "memory", "measured", "predicted", "cost", "paper's cost", "difference"], rows)  # fmt: skip
+    return cells
+
+
+def milliseconds(run) -> float:
+    """Of one call, the median; each waits for the one before."""
+    import torch
+
+    times = []
+    for number in range(25):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        if number >= 5:
+            times.append(time.perf_counter() - start)
+    return 1e3 * median(times)
 
 
 def show(seconds: float | None) -> str:
