@@ -28,6 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # for all systems
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -53,7 +54,7 @@ QUICK = {
 }
 CAPS = (2, 4, 8)
 CLOSE, PEAK_CLOSE, SLACK = 1e-3, 0.01, 2 << 30
-STEPS, CHECKED = 5, 3
+STEPS, CHECKED, MARGIN = 5, 3, 32 << 20
 SEARCHES = ("greedy",)
 MEASURED = 150
 """The calls that take longest are measured, the others go by the roofline."""
@@ -205,8 +206,8 @@ def ours(workload: zoo.Workload, graph: ir.Graph, path: str, machine: Cluster, c
         batch = pinned(workload.batch)
         found = timed(lambda: step(batch))
         failure = step._executor.recorder.failure
-    except torch.OutOfMemoryError as error:
-        found = Run(failure=f"out of memory: {str(error)[:120]}")
+    except (torch.OutOfMemoryError, MemoryTooSmall) as error:
+        found = Run(failure=f"out of memory: {str(error)[:160]}")
     most = torch.cuda.max_memory_reserved() - reserved
     step = None
     clean()
@@ -261,7 +262,7 @@ def case(name, batch, blocks, caps, machine, folder, pool, misses, rows):
     print(f"{name}, batch {batch}: eager {whole.ms:.1f} ms, needs {need / 1e9:.2f} GB; {len(graph.nodes):,} operators, {beside / 1e6:.0f} MB beside; {perf_counter() - start:.0f} s", flush=True)  # fmt: skip
     tasks = {}
     for cap in (1, *caps):
-        room = max(1, need // cap - beside) if cap > 1 else 130 * 10**9
+        room = max(1, need // cap - beside - MARGIN) if cap > 1 else 130 * 10**9
         out = str(folder / f"{name}-{cap}.plan.json")
         args = (str(graph_path), str(store.path), to_toml(machine), room, out)
         tasks[cap] = (out, pool.submit(plan_one, *args))

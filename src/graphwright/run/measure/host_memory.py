@@ -1,8 +1,8 @@
 """What a memory plan has to know of a GPU beside the times of operators (`gw.swap`).
 
-    host link       rates of copies to and from pinned host memory, one way alone and both together
-    memory beside   what kernels need beside their operands and places: workspaces, and results of
-                    operators that cannot write into memory that is given; `gw.swap(reserve=...)`
+host link       rates of copies to and from pinned host memory, one way alone and both together
+memory beside   what kernels need beside their operands and places: workspaces, and results of
+                operators that cannot write into memory that is given; `gw.swap(reserve=...)`
 """
 
 from __future__ import annotations
