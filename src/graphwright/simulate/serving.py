@@ -30,7 +30,7 @@ REQUESTS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A GPU with its models: seconds of a batch, seconds to load a model, how many there is room for.
+    """A GPU and its models: seconds of a batch and to load a model, and room for how many.
 
     `memory` is what each model has, in bytes.
     """

@@ -54,7 +54,7 @@ def serve_sim(
 ) -> None:
     """Simulate one GPU that serves several models: latency against throughput.
 
-    `graphwright serve-sim resnet152 --batch-size 16 --memory 3GB --cluster p3.2xlarge -o latency.png`
+    `graphwright serve-sim resnet152 --batch-size 16 --memory 3GB --cluster p3.2xlarge -o out.png`
 
     Requests come at random (Poisson), each for one of the models. partitioned: every model has its
     part of the memory and swaps in it by a memory plan. shared: the model that is served has all of

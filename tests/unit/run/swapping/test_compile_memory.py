@@ -156,7 +156,7 @@ def test_a_step_that_failed_is_lost_until_a_checkpoint_is_read(tmp_path, monkeyp
     step.save(tmp_path)
     second = float(step(batch(1)))
     with monkeypatch.context() as patch:
-        patch.setattr(type(step._run), "_swap_in", lambda *_: 1 / 0)
+        patch.setattr(type(step._run), "_issue", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             step(batch(2))
     with pytest.raises(StepLost):

@@ -2,8 +2,9 @@
 
     value in the arena --piece of the program--> result --copied--> its place in the arena
 
-A piece is built as a whole program is (`module`): an instruction with the views that it reads, made
-anew. Pieces reach other ranks and draw by a seed, so they are not recorded on a GPU. A transfer has ended when its piece has, so its values may leave the arena behind it.
+A piece is built as a whole program is (`module`): an instruction with the views that it reads.
+Pieces reach other ranks and draw by a seed, so they are not recorded on a GPU. A transfer has ended
+when its piece has, so its values may leave the arena behind it.
 """
 
 from __future__ import annotations
