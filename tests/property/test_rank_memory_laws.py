@@ -13,14 +13,22 @@ from graphwright.aten.replay import advance, replay
 from graphwright.ir import Graph, parse_text, to_text
 from graphwright.lower import InstructionTimes, lower
 from graphwright.machine import cluster
-from graphwright.memory import Choice, Planner, early_order, problem_of_program, program_order
+from graphwright.memory import (
+    Choice,
+    Planner,
+    early_order,
+    problem_of_program,
+    program_order,
+    task_graph_of_ranks,
+)
 from graphwright.partition import random_plan
 from graphwright.plans import Plan, boxes, verify_memory
 from graphwright.run.compile.ranks import RankPlanner, with_host_link
 from graphwright.run.program import RankExecutor
 from graphwright.run.program.regions import cut
 from graphwright.run.step import RankMemory
-from graphwright.simulate import CostModel
+from graphwright.simulate import CostModel, schedule, verify_task_graph
+from graphwright.simulate import memory as memory_of
 from random_plans import any_plan, chain, random_graph, two_pass_graph
 from threads import CPU, run_all
 
@@ -107,6 +115,17 @@ def test_what_the_planner_finds_leaves_what_one_device_leaves(case):
     memories = [planner.plan(rank) for rank in range(count)]
     assert all(m.plan.arena <= capacity for m in memories)
     check(case.graph, case.plan, case.lowered, case.values, memories)
+
+
+@given(cases, st.sampled_from((0.0, 0.5)), st.booleans())
+def test_all_ranks_make_one_task_graph_that_stays_in_their_arenas(case, room, serial):
+    count = case.plan.cluster.num_devices
+    memories = [plan_one(case.problem(r), room, CHOICES[r], "program") for r in range(count)]
+    plans = [(memory.given, memory.plan) for memory in memories]
+    tasks = task_graph_of_ranks(plans, with_host_link(case.plan.cluster), serial=serial)
+    verify_task_graph(tasks)
+    peak = memory_of(tasks, schedule(tasks)).peak
+    assert all(peak[rank] <= memory.plan.arena for rank, memory in enumerate(memories))
 
 
 def check(graph: Graph, plan: Plan, lowered, values, memories: list[RankMemory]) -> None:

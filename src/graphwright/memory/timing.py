@@ -260,7 +260,12 @@ class _Residences:
         plan, problem = lane.plan, lane.problem
         names = [s.name for s in problem.storages]
         nbytes = {s.name: s.nbytes for s in problem.storages}
-        kept = {s.name for s in problem.storages if s.ends == "kept"}
+        written = {names[s] for op in problem.operators for s in op.writes}
+        kept = {
+            s.name
+            for s in problem.storages
+            if s.ends == "kept" and (s.name in written or not s.begins_on_host)
+        }
         residence: dict[str, int] = {}
         offsets: dict[int, int] = {}
         uses: dict[tuple[int, str], int] = {}
@@ -284,9 +289,13 @@ class _Residences:
                     for s in op.reads:
                         uses[residence[names[s]], "compute"] = task
                     for name, offset in action.places.items():
-                        over = op.over
-                        if over is not None and offsets[residence[names[over]]] == offset:
-                            self.overs.append((residence[names[over]], task))
+                        over = None if op.over is None else residence[names[op.over]]
+                        if over is not None and offsets[over] == offset:
+                            if action.name in lane.meets:  # a task of several ranks: in place
+                                residence[name] = over
+                                uses[over, "compute"] = task
+                                continue
+                            self.overs.append((over, task))
                         begin(name, task, offset)
                 case SwapOut():
                     uses[residence[action.name], "out"] = task

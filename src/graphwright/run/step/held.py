@@ -114,7 +114,7 @@ class Held:
     def state_dict(self) -> dict[str, Any]:
         """The parts as DTensors, in one process as tensors."""
         if self.world.backend is None:  # no process group, which DTensors belong to
-            return {name: self._own(shard) for name, shard in self.shards().items()}
+            return {name: self._gather(shard) for name, shard in self.shards().items()}
         from torch.distributed.device_mesh import init_device_mesh
 
         from graphwright.run.checkpoint.dtensors import to_dtensor
@@ -215,3 +215,8 @@ class HeldInArena(Held):
 
     def _own(self, shard: Shard) -> torch.Tensor:
         return shard.local.to(self.world.device, copy=True)
+
+    def _gather(self, shard: Shard) -> torch.Tensor:
+        if self.links is None:
+            return shard.local.to("cpu", copy=True)
+        return super()._gather(shard).cpu()  # all of them together may not fit on the device
