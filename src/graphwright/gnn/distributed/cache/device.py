@@ -12,9 +12,9 @@ what stays was chosen for the calls of the first. A pass that does something els
 from there on.
 
 What the pass makes and what was lent is managed, except integers (indices, which are also read by
-other means) and tensors of less than a thousandth of the memory: their bytes are counted. `fixed`
-bytes are taken by others meanwhile: parameters, optimizer state, the graph itself. Memory that an
-operator takes for itself while it runs comes on top.
+other means) and tensors of less than a thousandth of the memory or 256 KiB: their bytes are
+counted. `fixed` bytes are taken by others meanwhile: parameters, optimizer state, the graph itself.
+Memory that an operator takes for itself while it runs comes on top.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from graphwright.gnn.distributed.cache.slots import Slot
 from graphwright.gnn.storage import DGLError
 from graphwright.plans import MemoryTooSmall
 
-SMALL = 1000
+SMALL, MOST_SMALL = 1000, 1 << 18
 
 
 class DeviceCache(TorchDispatchMode):
@@ -48,7 +48,7 @@ class DeviceCache(TorchDispatchMode):
         if caching not in CACHING:
             raise DGLError(f"there is no caching {caching!r}; it is one of {', '.join(CACHING)}")
         self.memory, self.device, self.caching, self.fixed = memory, device, caching, fixed
-        self.small = memory // SMALL
+        self.small = min(memory // SMALL, MOST_SMALL)
         self.passes: dict[str, Pass] = {}
         self.bytes_in = self.bytes_out = self.held = self.peak = 0
         self._slots: dict[int, Slot] = {}
