@@ -170,14 +170,14 @@ def train_whole(model, g, steps, optimizer=sgd):
     return losses
 
 
-def train_in_parts(model, g, bounds, steps, optimizer=sgd):
+def train_in_parts(model, g, bounds, steps, optimizer=sgd, cache=lambda: None):
     """The same on parts, a thread for each: for every rank its losses, and its model."""
     store, size = GraphStore.of(g), len(bounds) - 1
     problem = Problem(masks={"train": "train_mask"}, optimizer=optimizer)
 
     def work(rank, links):
         own, rows = copy.deepcopy(model), RowLinks(rank, size, links if size > 1 else None)
-        trainer = Trainer(own, rows, problem)
+        trainer = Trainer(own, rows, problem, cache())
         trainer.take(cut_part(store, bounds, rows, torch.device("cpu")))
         return [trainer.step() for _ in range(steps)], own
 

@@ -20,4 +20,13 @@ from graphwright.memory.search import (
     find_plan,
 )
 from graphwright.memory.timing import task_graph, task_graph_of_ranks
-from graphwright.memory.transfer_dp import least_bytes_in
+from graphwright.memory.transfers import (
+    InvalidTransfers,
+    Transfers,
+    check_transfers,
+    keep_nothing,
+    keep_recent,
+    keep_soonest,
+    least_bytes_in,
+    least_transfers,
+)

@@ -40,11 +40,11 @@ RUN, OUT, IN = 0, 1, 2
 KIND, SUBJECT, OFFSET, AFTER, START, END, LOG_FIELDS = 0, 1, 2, 3, 6, 7, 8
 OFF, SIZE, STORAGE, LAST_RUN, LAST_OUT, NEXT, PREV, CLASS, ENTRY_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 ENTRY, ON_HOST, USED, CAME, COPIED, USE, USED_AT, PINNED, STATE_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-LENGTH, HEAD, UNUSED, FREE, FIRST, TAIL, POSITION, LATEST, NUM_ENTRIES, GLOBALS = (
-    0, 1, 2, 3, 6, 7, 8, 9, 12, 13,
+LENGTH, HEAD, UNUSED, FREE, FIRST, TAIL, POSITION, LATEST, NUM_ENTRIES, CAPACITY, GLOBALS = (
+    0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14,
 )  # fmt: skip
 COST, BELADY, LRU = 0, 1, 2
-POLICY, THRESHOLD, PRESSURE, LOOKAHEAD, LATE = 0, 1, 2, 3, 4
+POLICY, THRESHOLD, PRESSURE, LOOKAHEAD, LATE, SMALL = 0, 1, 2, 3, 4, 5
 NO_CLASS = -1
 FAR = 1 << 60
 MOST_GAPS = 3000
@@ -223,6 +223,9 @@ def _choose(entries: Ints, state: Ints, log: Ints, g: Ints, options: Floats, use
                     distance = 1.0 if soonest == FAR else (soonest - ideal[pos]) / total
                     cost += options[PRESSURE] * moved / (distance + 1e-3)
                     cost += total / n * (options[LATE] + 1e-2)
+                if options[SMALL] > 0:
+                    height = entries[e, OFF] / g[CAPACITY]
+                    cost += total / n * (1 - height if size < options[SMALL] else height)
             else:
                 recent = pos - latest_use < options[THRESHOLD] and not (is_gap and arrival == 0)
                 cost = 1e18 if recent else 0.0
@@ -260,7 +263,7 @@ def _evict(entries: Ints, state: Ints, log: Ints, g: Ints, home: Ints, out_time:
 
 @compiled
 def _carve(entries: Ints, state: Ints, log: Ints, g: Ints, home: Ints, out_time: Ints,
-           is_written: Flags, paced: int, size: int, s: int) -> int:  # fmt: skip
+           is_written: Flags, paced: int, size: int, s: int, small: float) -> int:  # fmt: skip
     """Evict what is in the chosen window and give it to a storage; the rest stays a gap."""
     e, tail = int(g[FIRST]), g[TAIL]
     f = e
@@ -270,6 +273,15 @@ def _carve(entries: Ints, state: Ints, log: Ints, g: Ints, home: Ints, out_time:
         if f == tail:
             break
         f = entries[f, NEXT]
+    if size < small and e == tail and entries[e, CLASS] == NO_CLASS and entries[e, SIZE] > size:
+        entries[e, SIZE] -= size
+        top = _new_entry(entries, g, entries[e, OFF] + entries[e, SIZE], size,
+                         entries[e, LAST_RUN], entries[e, LAST_OUT])  # fmt: skip
+        _link_behind(entries, e, top)
+        entries[top, STORAGE] = s
+        state[s, ENTRY] = top
+        _absorb(entries, log, g, e, False)
+        return top
     state[s, ENTRY] = e
     if entries[e, CLASS] == NO_CLASS:
         room = entries[e, SIZE]
@@ -322,6 +334,7 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
     g = np.full(GLOBALS, -1, np.int64)
     g[LENGTH] = 0
     g[NUM_ENTRIES] = 0
+    g[CAPACITY] = max(capacity, 1)
     for stream in range(3):
         g[FREE + stream] = 0
     # Uses of every storage, in the order of the schedule.
@@ -437,7 +450,7 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
                     if not fits:
                         break
                     e = _carve(entries, state, log, g, home, out_time, is_written, paced,
-                               nbytes[s], s)  # fmt: skip
+                               nbytes[s], s, options[SMALL])  # fmt: skip
                     run = max(entries[e, LAST_RUN], paced)
                     out = max(entries[e, LAST_OUT], state[s, COPIED])
                     state[s, CAME] = emit(log, g, IN, s, entries[e, OFF], in_time[s], run, out, -1)
@@ -478,7 +491,7 @@ def plan_pass(order: Ints, duration: Ints, over: Ints, read_ptr: Ints, reads: In
                         if not fits:
                             break
                         e = _carve(entries, state, log, g, home, out_time, is_written, paced,
-                                   nbytes[s], s)  # fmt: skip
+                                   nbytes[s], s, options[SMALL])  # fmt: skip
                     left = max(left, entries[e, LAST_OUT])
                     place[num_places, 1] = s
                     place[num_places, 2] = entries[e, OFF]

@@ -4,6 +4,7 @@ program    as captured
 early      updates run as soon as their gradients are there
 local      what is ready and needs the least that was not used lately: all steps of one
            recurrent layer before those of the next, whose weights would have to come first
+lean       as local, and what makes little and frees much goes first
 """
 
 from __future__ import annotations
@@ -57,12 +58,16 @@ def early_order(problem: MemoryProblem) -> Ints:
     return np.array(order, np.int64)
 
 
-def local_order(problem: MemoryProblem, room: int) -> Ints:
+def local_order(problem: MemoryProblem, room: int, lean: bool = False) -> Ints:
     """An order that reads what was read lately: `room` is how many bytes are taken to be there.
 
     Of the ready operators the one with the fewest missing bytes goes next, the first of these in
     the early order. Updates go at once, as gradients are gone with them. What has had its last
     reader takes no room any more: a recurrent layer's gradient is a sum of many, each gone at once.
+
+    A lean order also counts what an operator makes, less what nobody reads after it. Backward, it
+    takes a recurrent layer's gradients of states for all steps first, which need its weights, and
+    then those of the weights, which do not.
     """
     ops, before = problem.operators, problem.predecessors
     nbytes = [s.nbytes for s in problem.storages]
@@ -74,6 +79,7 @@ def local_order(problem: MemoryProblem, room: int) -> Ints:
         for p in each:
             readers.setdefault(p, []).append(i)
     left = Counter(s for op in ops for s in op.reads)
+    is_free = [s.ends == "free" for s in problem.storages]
     recent: OrderedDict[int, None] = OrderedDict()
     held = 0
     ready = {i for i, count in enumerate(waiting) if count == 0}
@@ -83,7 +89,11 @@ def local_order(problem: MemoryProblem, room: int) -> Ints:
         def missing(i: int) -> tuple[int, int]:
             if ops[i].updates and before[i]:
                 return 0, int(rank[i])
-            return sum(nbytes[s] for s in ops[i].reads if s not in recent), int(rank[i])
+            absent = sum(nbytes[s] for s in ops[i].reads if s not in recent)
+            if lean:
+                absent += sum(nbytes[s] for s in ops[i].makes)
+                absent -= sum(nbytes[s] for s in ops[i].reads if left[s] == 1 and is_free[s])
+            return absent, int(rank[i])
 
         chosen = min(ready, key=missing)
         ready.remove(chosen)

@@ -45,7 +45,8 @@ class Choice:
     With a `lookahead` nothing is copied earlier than so many operators before it is needed.
     What takes less than the share `recompute` of the time of its copies is made again rather than
     kept, if nobody reads it for longer than the share `gap` of the step. The first pass begins with
-    residents in the share `keep` of the capacity.
+    residents in the share `keep` of the capacity. What takes less than the share `small` of it goes
+    to the top of memory and the rest to the bottom, where it costs no waiting (cost).
     """
 
     policy: Policy = "cost"
@@ -56,11 +57,12 @@ class Choice:
     recompute: float = 0.0
     gap: float = 0.1
     keep: float = 0.0
+    small: float = 0.0
 
-    def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def numbers(self, capacity: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         policy = ("cost", "belady", "lru").index(self.policy)
         numbers = (policy, self.threshold, self.pressure, self.lookahead, self.late)
-        return np.array(numbers, np.float64)
+        return np.array((*numbers, self.small * capacity), np.float64)
 
     def __str__(self) -> str:
         words = f"threshold {self.threshold}"
@@ -68,7 +70,8 @@ class Choice:
             words = f"pressure {self.pressure:.3g}"
         again = f", recompute {self.recompute:g}" if self.recompute else ""
         kept = f", keep {self.keep:g}" if self.keep else ""
-        return f"{self.policy}, {words}{again}{kept}"
+        apart = f", small {self.small:g}" if self.small else ""
+        return f"{self.policy}, {words}{again}{kept}{apart}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +265,7 @@ class Planner:
             length, num_places = kernel.plan_pass(
                 order, a.duration, a.over, a.read_ptr, a.reads, a.written, a.make_ptr, a.makes,
                 a.nbytes, a.out_time, a.in_time, a.begins_on_host, a.ends, a.is_written, capacity,
-                *slots, home, choice.numbers(), self._log, self._places,
+                *slots, home, choice.numbers(capacity), self._log, self._places,
             )  # fmt: skip
             if length != -1:
                 break

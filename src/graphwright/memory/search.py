@@ -54,9 +54,11 @@ CHOICES = tuple(
     for recompute, gap in REPEATS
 )
 FIRST = (Choice(), Choice(recompute=RECOMPUTE), Choice(recompute=RECOMPUTE, gap=0.8))
+SMALL = (0.0, 0.007, 0.04)
+"""Shares of the capacity: what takes less goes to the top of memory; windows stay whole below."""
 KEEPS = tuple(Choice(keep=keep) for keep in (0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95))
-ROOMS = (0.25, 0.5, 0.75, 1.0)
-"""Shares of the capacity that local orders take to be there."""
+ROOMS, LEAN_ROOMS = (0.25, 0.5, 0.75, 1.0), (0.2, 0.25, 0.4)
+"""Shares of the capacity that local orders, and lean ones, take to be there."""
 
 THRESHOLDS = (0, 4, 16, 64)
 LOOKAHEAD = 8
@@ -216,13 +218,22 @@ def _belady(search: _Search) -> None:
 
 def _greedy(search: _Search) -> None:
     for capacity in _capacities(search.problem, search.capacity):
+        count = len(search.problem.operators)
+        small = SMALL if MOST_FOR_GRID < count <= MOST_FOR_LOCAL else SMALL[:1]
         first = [
-            search.try_one("greedy", order, choice, capacity=capacity)
+            search.try_one("greedy", order, replace(choice, small=share), capacity=capacity)
             for order in _orders(search.problem, capacity)
             for choice in FIRST
+            for share in small
         ]
+        if count > MOST_FOR_LOCAL:
+            continue
         order = min(first, key=lambda individual: individual.time).order
-        for choice in (*CHOICES, *KEEPS):
+        for choice in CHOICES:
+            for share in small:
+                chosen = replace(choice, small=share)
+                search.try_one("greedy", order, chosen, capacity=capacity)
+        for choice in KEEPS:
             search.try_one("greedy", order, choice, capacity=capacity)
 
 
@@ -233,6 +244,9 @@ def _orders(problem: MemoryProblem, capacity: int) -> Iterator[Ints]:
     if len(problem.operators) <= MOST_FOR_LOCAL:
         for share in ROOMS:
             yield local_order(problem, int(share * capacity))
+    if MOST_FOR_GRID < len(problem.operators) <= MOST_FOR_LOCAL:
+        for share in LEAN_ROOMS:
+            yield local_order(problem, int(share * capacity), lean=True)
 
 
 def _capacities(problem: MemoryProblem, capacity: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """Fused kernels over one relation: messages are computed and reduced, and never stored."""
 
 from graphwright.gnn.kernels.broadcast import result_shape
+from graphwright.gnn.kernels.choice import as_one
 from graphwright.gnn.kernels.messages import (
     OPERATORS,
     REDUCTIONS,

@@ -12,22 +12,43 @@ kernels do, elsewhere PyTorch's general operators.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from math import prod
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from graphwright.gnn.kernels import cpu, eager
 from graphwright.gnn.kernels.broadcast import Shape
 from graphwright.gnn.storage import Relation
 
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _HALF = (torch.float16, torch.bfloat16)
 _BAGS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
+def as_one(kernel: _Kernel) -> _Kernel:
+    """A kernel that shows itself whole to a dispatch mode that has `run_kernel`.
+
+    PyTorch would show it what a kernel calls inside, and nothing of compiled loops.
+    """
+
+    @wraps(kernel)
+    def call(*args: Any) -> Any:
+        mode: Any = _get_current_dispatch_mode()
+        if mode is None or not hasattr(mode, "run_kernel"):
+            return kernel(*args)
+        return mode.run_kernel(kernel.__name__, kernel, args)
+
+    return cast(_Kernel, call)
+
+
+@as_one
 def contract(
     relation: Relation, op: str, a: Tensor, a_end: str, b: Tensor | None, b_end: str,
     out_end: str, out_shape: Shape,
@@ -57,6 +78,7 @@ def contract(
     return torch.from_numpy(out).to(a.dtype)
 
 
+@as_one
 def extreme(
     relation: Relation, op: str, a: Tensor, a_end: str, b: Tensor | None, b_end: str,
     least: bool, out_shape: Shape,
@@ -73,6 +95,7 @@ def extreme(
     return torch.from_numpy(out).to(a.dtype), torch.from_numpy(chosen)
 
 
+@as_one
 def route(
     relation: Relation, chosen: Tensor, grad: Tensor, shape: Shape, end: str,
     factor: Tensor | None, factor_end: str,

@@ -60,6 +60,7 @@ def _in_parts(relation: Relation, scores: Tensor) -> Tensor:
     return choice.contract(relation, "div", out, "e", total, "v", "e", shape).to(scores.dtype)
 
 
+@choice.as_one
 def _in_loops(relation: Relation, scores: Tensor) -> Tensor:
     out = torch.empty_like(scores, memory_format=torch.contiguous_format)
     if not scores.numel():

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from graphwright.files import scratch_folder
 from graphwright.gnn.distributed.assign import metis_partition_assignment
 from graphwright.gnn.distributed.balance import Bounds, CostModel, check_bounds
+from graphwright.gnn.distributed.cache import CACHING
 from graphwright.gnn.distributed.training.follow import follow, write_epoch
 from graphwright.gnn.distributed.training.independence import check_independence
 from graphwright.gnn.distributed.training.sampled import Sampling
@@ -46,6 +47,7 @@ from graphwright.gnn.distributed.training.worker import (
     train_part,
 )
 from graphwright.gnn.graph import DGLGraph
+from graphwright.machine import parse_quantity
 from graphwright.run import RowLinks, launch, read_variables, world
 
 MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
@@ -109,6 +111,8 @@ def distribute(
     sampling: Sampling | None = None,
     evaluate_every: int = 0,
     horizon: int | None = None,
+    memory: int | str | None = None,
+    caching: str = "least",
     seed: int = 0,
     check: bool = True,
     threads: int | None = None,
@@ -122,6 +126,8 @@ def distribute(
     each vertex; `masks` name boolean features, by default those of DGL's datasets. With `sampling`,
     an epoch is a pass over mini-batches of sampled neighbourhoods instead. `horizon` says for how
     many epochs a better cut will be of use, where this training is the beginning of a longer one.
+    With `memory` each worker's device holds so much at most, and the rest waits on the host;
+    `caching` says what stays: "least" (the fewest bytes are copied), "recent" or "nothing".
     A model that looks across vertices other than along edges is refused (NotDistributable), by a
     comparison on a few vertices before workers start; `check=False` leaves that out.
     """
@@ -148,6 +154,7 @@ def distribute(
     task = Task(
         problem=problem, epochs=epochs, partition=bounds, cost=cost, sampling=sampling,
         evaluate_every=evaluate_every, horizon=horizon, seed=seed,
+        memory=_memory(memory, caching, sampling), caching=caching,
     )  # fmt: skip
     places = _order(graph, order, workers)
     store = GraphStore.of(graph, places)
@@ -320,6 +327,22 @@ def _check_learning(loss: Any, optimizer: Any, sampling: Any) -> None:
         raise InvalidTraining(
             f"sampling={sampling!r}; give graphwright.gnn.distributed.Sampling(fanouts=(10, 10))"
         )
+
+
+def _memory(memory: int | str | None, caching: str, sampling: Sampling | None) -> int | None:
+    """Bytes that each device may hold."""
+    if caching not in CACHING:
+        raise InvalidTraining(f"caching={caching!r}; it is one of {', '.join(CACHING)}")
+    if memory is None:
+        return None
+    if sampling is not None:
+        raise InvalidTraining(
+            "memory= is for training on the whole graph; give smaller mini-batches with sampling="
+        )
+    nbytes = parse_quantity(memory, "size", "memory")
+    if not _is_count(nbytes) or not nbytes:
+        raise InvalidTraining(f'memory={memory!r}; give bytes, or a size such as "2GB"')
+    return int(nbytes)
 
 
 def _is_count(value: Any) -> bool:

@@ -50,5 +50,5 @@ def _read(log: Path, tell: Callable[[Epoch], None], ended: threading.Event) -> N
         for line in whole.splitlines():
             data = json.loads(line)
             data["busy"] = tuple(map(tuple, data["busy"]))
-            data["bounds"] = tuple(data["bounds"])
+            data["bounds"], data["copied"] = tuple(data["bounds"]), tuple(data["copied"])
             tell(Epoch(**data))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from graphwright.gnn.distributed.training.clock import LayerClock
+from graphwright.gnn.kernels import as_one
 from graphwright.run import RowLinks
 
 
@@ -101,50 +102,25 @@ def _send(rows: Tensor, halo: HaloExchange, sent: Sequence[int], received: Seque
 class _Begin(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, halo: HaloExchange, x: Tensor) -> Tensor:
-        halo.clock.stop()
-        routes, shape = halo.routes, tuple(x.shape[1:])
-        rows = x.detach().index_select(0, routes.send_rows).contiguous()
-        pending = _send(rows, halo, routes.sent, routes.received)
-        layer = halo.clock.add_layer(prod(shape))
-        halo._newest = _Exchange(pending, layer, len(x), shape, x.dtype)
+        token: Tensor = _begin(halo, x)
         ctx.halo, ctx.exchange = halo, halo._newest
-        halo.clock.go_on(layer)
-        return x.new_zeros(())
+        return token
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        halo, exchange = ctx.halo, ctx.exchange
-        halo.clock.stop()
-        routes, like = halo.routes, grads[0]
-        if exchange.back is None:  # nothing here depends on the halo
-            zeros = like.new_zeros(halo.num_rows, *exchange.shape, dtype=exchange.dtype)
-            exchange.back = _send(zeros, halo, routes.received, routes.sent)
-        back = exchange.back.wait()
-        grad = like.new_zeros(exchange.num_rows, *exchange.shape, dtype=exchange.dtype)
-        grad.index_add_(0, routes.send_rows, back)
-        exchange.back = None
-        halo.clock.go_on(exchange.layer - 1)
-        return None, grad
+        return None, _take_back(ctx.halo, ctx.exchange, grads[0])
 
 
 class _Finish(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, halo: HaloExchange, exchange: _Exchange, token: Tensor) -> Tensor:
         ctx.halo, ctx.exchange = halo, exchange
-        halo.clock.stop()
-        assert exchange.pending is not None
-        rows: Tensor = exchange.pending.wait()
-        exchange.pending = None  # it would keep the rows until the way back
-        halo.clock.go_on()
+        rows: Tensor = _finish(halo, exchange)
         return rows
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        halo, exchange, rows = ctx.halo, ctx.exchange, grads[0].contiguous()
-        halo.clock.stop()
-        exchange.back = _send(rows, halo, halo.routes.received, halo.routes.sent)
-        halo.clock.go_on()
-        return None, None, rows.new_zeros(())
+        return None, None, _send_back(ctx.halo, ctx.exchange, grads[0])
 
 
 class _Sum(torch.autograd.Function):
@@ -160,6 +136,56 @@ class _Sum(torch.autograd.Function):
         return None, _summed(ctx.halo, grads[0])
 
 
+# Each of these is one operator to a mode that looks: what is under way belongs to nobody else.
+
+
+@as_one
+def _begin(halo: HaloExchange, x: Tensor) -> Tensor:
+    halo.clock.stop()
+    routes, shape = halo.routes, tuple(x.shape[1:])
+    rows = x.detach().index_select(0, routes.send_rows).contiguous()
+    pending = _send(rows, halo, routes.sent, routes.received)
+    layer = halo.clock.add_layer(prod(shape))
+    halo._newest = _Exchange(pending, layer, len(x), shape, x.dtype)
+    halo.clock.go_on(layer)
+    return x.new_zeros(())
+
+
+@as_one
+def _take_back(halo: HaloExchange, exchange: _Exchange, like: Tensor) -> Tensor:
+    halo.clock.stop()
+    routes = halo.routes
+    if exchange.back is None:  # nothing here depends on the halo
+        zeros = like.new_zeros(halo.num_rows, *exchange.shape, dtype=exchange.dtype)
+        exchange.back = _send(zeros, halo, routes.received, routes.sent)
+    back = exchange.back.wait()
+    grad = like.new_zeros(exchange.num_rows, *exchange.shape, dtype=exchange.dtype)
+    grad.index_add_(0, routes.send_rows, back)
+    exchange.back = None
+    halo.clock.go_on(exchange.layer - 1)
+    return grad
+
+
+@as_one
+def _finish(halo: HaloExchange, exchange: _Exchange) -> Tensor:
+    halo.clock.stop()
+    assert exchange.pending is not None
+    rows: Tensor = exchange.pending.wait()
+    exchange.pending = None  # it would keep the rows until the way back
+    halo.clock.go_on()
+    return rows
+
+
+@as_one
+def _send_back(halo: HaloExchange, exchange: _Exchange, grad: Tensor) -> Tensor:
+    halo.clock.stop()
+    rows = grad.clone() if grad.is_cuda else grad.contiguous()  # it may be freed while it is sent
+    exchange.back = _send(rows, halo, halo.routes.received, halo.routes.sent)
+    halo.clock.go_on()
+    return rows.new_zeros(())
+
+
+@as_one
 def _summed(halo: HaloExchange, x: Tensor) -> Tensor:
     halo.clock.stop()
     total = halo.links.sum([x.contiguous()])[0].clone()

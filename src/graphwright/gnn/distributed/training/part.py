@@ -42,6 +42,29 @@ class PartGraph(DGLGraph):
     def batch_num_edges(self, etype: Any = None) -> Tensor:
         return self.batch_num_nodes()
 
+    def lent(self, features: str) -> list[Tensor]:
+        """What a device may hold for a part of the time: features of vertices and edges."""
+        return [self.ndata[features], *self.edata.values()]
+
+    def make_forms(self) -> None:
+        """Make the edges' forms now, which otherwise come into being during the first pass."""
+        relation = self.relation()
+        assert isinstance(relation, PartRelation)
+        for each in (relation.whole, relation.inner, relation.outer):
+            _ = each.coo, each.csr, each.csc
+
+    def lasting(self, features: str) -> list[Tensor]:
+        """What a device holds all the time: labels, masks, and the edges in all forms so far."""
+        tensors = [values for name, values in self.ndata.items() if name != features]
+        relation = self.relation()
+        assert isinstance(relation, PartRelation)
+        for each in (relation, relation.whole, relation.inner, relation.outer):
+            tensors += each.made_coo or ()
+            for form in (each.made_csr, each.made_csc):
+                tensors += [] if form is None else [form.indptr, form.indices]
+                tensors += [] if form is None or form.edge_ids is None else [form.edge_ids]
+        return tensors
+
     @property
     def halo(self) -> HaloExchange:
         """What connects this part with the others."""

@@ -8,7 +8,8 @@ a single process computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from graphwright.gnn.distributed.cache import DeviceCache
 from graphwright.gnn.distributed.training.batch_norm import share_statistics
 from graphwright.gnn.distributed.training.clock import LayerClock
 from graphwright.gnn.distributed.training.part import PartGraph
@@ -60,8 +62,10 @@ class Problem:
 class Trainer:
     """A model and one part of a graph."""
 
-    def __init__(self, model: nn.Module, links: RowLinks, problem: Problem) -> None:
-        self.model, self.links, self.problem = model, links, problem
+    def __init__(
+        self, model: nn.Module, links: RowLinks, problem: Problem, cache: DeviceCache | None = None
+    ) -> None:
+        self.model, self.links, self.problem, self.cache = model, links, problem, cache
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = problem.optimizer(self.parameters) if self.parameters else None
         self.part: PartGraph | None = None
@@ -73,6 +77,9 @@ class Trainer:
         self.part = part
         train = self._rows("train")
         self._num_learned = float(self.links.sum([train.sum().double()])[0])
+        if self.cache is not None:
+            part.make_forms()
+            self.cache.lend(part.lent(self.problem.features))
 
     @property
     def clock(self) -> LayerClock:
@@ -85,6 +92,16 @@ class Trainer:
         assert self.part is not None and self.problem.labels is not None
         self.check()
         self.model.train()
+        with self._in_cache("train"):
+            loss = self._gradients()
+        self._share_gradients()
+        assert self.optimizer is not None
+        self.optimizer.step()
+        return float(self.links.sum([loss.double()])[0])
+
+    def _gradients(self) -> Tensor:
+        """Forward and backward: this worker's term of the loss."""
+        assert self.part is not None and self.problem.labels is not None
         halo, train = self.part.halo, self._rows("train")
         halo.start()
         outputs = self._forward()
@@ -96,8 +113,9 @@ class Trainer:
                 'vertices; it returns a number for each, as with reduction="none"'
             )
         loss = losses.sum() / self._num_learned
-        self.update(halo.anchored(loss))
-        return float(self.links.sum([loss.detach().double()])[0])
+        del outputs, losses  # their memory is free as soon as autograd needs them no more
+        self._differentiate(halo.anchored(loss))
+        return loss.detach()
 
     def check(self) -> None:
         """Refuse a model or a mask of which nothing can be learned."""
@@ -109,19 +127,46 @@ class Trainer:
     def update(self, loss: Tensor) -> None:
         """Change the parameters by the gradient of all workers' losses; the clock stops before."""
         assert self.optimizer is not None
+        self._differentiate(loss)
+        self._share_gradients()
+        self.optimizer.step()
+
+    def _differentiate(self, loss: Tensor) -> None:
+        assert self.optimizer is not None
         self.optimizer.zero_grad()
         loss.backward()
         self.clock.stop()
-        self._share_gradients()
-        self.optimizer.step()
+
+    @contextmanager
+    def _in_cache(self, name: str) -> Iterator[None]:
+        """A pass under the limit on the device's memory, if there is one."""
+        if self.cache is None:
+            yield
+            return
+        self.cache.fixed = self._lasting_bytes()
+        with self.cache.run(name):
+            yield
+
+    def _lasting_bytes(self) -> int:
+        """What stays on the device all the time: parameters, gradients, optimizer, the edges."""
+        assert self.part is not None
+        held = [*self.model.parameters(), *self.model.buffers()]
+        held += self.part.lasting(self.problem.features)
+        held += [p.grad for p in self.parameters if p.grad is not None]
+        if self.optimizer is not None:
+            states = self.optimizer.state.values()
+            held += [x for each in states for x in each.values() if isinstance(x, Tensor)]
+        storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in held}
+        return sum(storages.values())
 
     @torch.no_grad()
     def evaluate(self) -> tuple[Tensor, dict[str, float]]:
         """The outputs of own vertices, and the share of right ones in each mask, of all workers."""
         assert self.part is not None
         self.model.eval()
-        self.part.halo.start()
-        outputs = self._forward()
+        with self._in_cache("evaluate"):
+            self.part.halo.start()
+            outputs = self._forward()
         self.part.halo.clock.stop()
         if self.problem.labels is None:
             return outputs, {}

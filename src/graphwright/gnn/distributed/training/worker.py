@@ -27,6 +27,7 @@ from graphwright.gnn.distributed.balance import (
     equal_vertices,
     imbalance,
 )
+from graphwright.gnn.distributed.cache import DeviceCache
 from graphwright.gnn.distributed.training.batch_norm import restore_statistics
 from graphwright.gnn.distributed.training.part import cut_part
 from graphwright.gnn.distributed.training.sampled import SampledTrainer, Sampling
@@ -52,6 +53,8 @@ class Epoch:
     bounds: Bounds
     accuracy: Mapping[str, float] = field(default_factory=dict)
     since_start: float = 0.0
+    copied: tuple[int, ...] = ()
+    """Bytes that each worker copied to its device and back, where its memory is limited."""
 
     @property
     def slowest(self) -> float:
@@ -76,6 +79,8 @@ class Task:
     evaluate_every: int = 0
     horizon: int | None = None
     seed: int = 0
+    memory: int | None = None
+    caching: str = "least"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +149,10 @@ def train_part(
     torch.manual_seed(task.seed * links.size + links.rank)  # what dropout draws from
     model.to(device)
     cutter = Cutter(store, links, task, device)
-    trainer = Trainer(model, links, task.problem)
+    cache = None
+    if task.memory is not None:
+        cache = DeviceCache(memory=task.memory, device=device, caching=task.caching)
+    trainer = Trainer(model, links, task.problem, cache)
     if task.sampling is not None:
         trainer = SampledTrainer(model, links, task.problem, store, task.sampling, task.seed)
 
@@ -167,6 +175,10 @@ def train_part(
         found = cutter.again(busy, widths, left, slowest_move)
         if found is not None:
             move_seconds = move(found)
+        copied: tuple[int, ...] = ()
+        if cache is not None:
+            moved = torch.tensor([cache.bytes_in + cache.bytes_out], device=device)
+            copied = tuple(links.gather(moved).cpu().reshape(-1).tolist())
         since = time.perf_counter() - started - paused
         accuracy: dict[str, float] = {}
         if task.evaluate_every and (number % task.evaluate_every == 0 or number == task.epochs):
@@ -175,7 +187,7 @@ def train_part(
             paused += time.perf_counter() - began
         made = Epoch(
             number=number, loss=loss, seconds=seconds, busy=tuple(map(tuple, busy.tolist())),
-            bounds=bounds, accuracy=accuracy, since_start=since,
+            bounds=bounds, accuracy=accuracy, since_start=since, copied=copied,
         )  # fmt: skip
         epochs.append(made)
         if tell is not None and links.rank == 0:
