@@ -157,7 +157,8 @@ class _Groups:
         graph, count = self.graph, len(self.graph.tilings[variable])
         own = np.where(_keeps_terms(graph.tilings[variable]), inf, np.zeros(count))
         for array in arrays:
-            own += self.added[array.name][graph.source(array).number]
+            added = self.added[array.name] + graph.kept_bytes(array)
+            own += added[graph.source(array).number]
         alone = _Group(np.arange(count), own, np.zeros(count), np.full(count, -1))
         if len(arrays) != 1 or len(arrays[0].readers) < 2:
             return alone

@@ -20,7 +20,7 @@ those listed first are preferred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -42,8 +42,12 @@ from graphwright.partition.tiling.space import (
 )
 from graphwright.partition.tiling.transfers import transfer_bytes
 from graphwright.partition.tiling.workers import Sides
-from graphwright.plans import Sharding, local_bytes
+from graphwright.plans import Sharding, Split, local_bytes
 from graphwright.tasks import GraphFacts
+
+
+_KEPT_SHARE = 64
+"""What lies where it is not likely to be read costs one part in so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +55,7 @@ class Array:
     """An array: which variable makes it, as which output, and who reads it, by which arguments.
 
     `result`: it is returned, so that terms of it are added up. `share` is what adding them up takes
-    of what the shardings say.
+    of what the shardings say. `kept`: programs to come will read it (`TilingGraph.kept_bytes`).
     """
 
     name: str
@@ -61,6 +65,7 @@ class Array:
     readers: Mapping[int, tuple[int, ...]]
     result: bool
     share: float = 1.0
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,6 +138,19 @@ class TilingGraph:
         return np.where(terms, self.bytes(array, targets).min(axis=1), 0.0)
 
 
+    def kept_bytes(self, array: Array) -> Floats:
+        """What a result that is kept costs, for every source of it, because it lies where those who
+        read it next are not likely to need it: a share of its bytes, unless it is cut along its
+        longest dim. What is long is most often summed over, or worked on row by row."""
+        sources = self.source(array).shardings
+        longest = sorted(array.type.shape)[-2:]
+        if not array.kept or len(longest) < 2 or longest[1] < 2 * longest[0]:
+            return np.zeros(len(sources))
+        dim = array.type.shape.index(longest[1])
+        badly = [not s.is_partial and set(s.placements) != {Split(dim)} for s in sources]
+        return np.where(badly, array.type.nbytes / _KEPT_SHARE, 0.0)
+
+
 def tiling_bytes(graph: TilingGraph, tilings: Sequence[int]) -> float:
     """The bytes received under a tiling for every variable."""
     total = 0.0
@@ -144,6 +162,7 @@ def tiling_bytes(graph: TilingGraph, tilings: Sequence[int]) -> float:
             for argument in arguments
         )
         total += float(graph.bytes(array, tuple(needed))[source].sum())
+        total += float(graph.kept_bytes(array)[source])
         if not any(not (layout.is_partial or layout.pieces) for layout in needed):
             total += float(graph.result_bytes(array)[source])
     return total
@@ -157,9 +176,10 @@ def make_tiling_graph(
     small: float = SMALL,
     fixed: Mapping[str, Sharding] = FrozenDict(),
     share: Mapping[int, float] = FrozenDict(),
+    kept: Collection[str] = (),
 ) -> TilingGraph:
     """The tiling graph of a graph; `share` says for operators by their positions what adding up
-    their terms was seen to take of what was planned."""
+    their terms was seen to take of what was planned, `kept` which results will be read again."""
     graph = facts.graph
     variable = {name: v for v, name in enumerate(graph.inputs)}
     first = len(graph.inputs)
@@ -192,6 +212,7 @@ def make_tiling_graph(
                 readers=readers,
                 result=name in facts.results,
                 share=1.0 if made is None else share.get(made[0], 1.0),
+                kept=made is not None and name in kept,
             )
         )
     return TilingGraph(
@@ -283,6 +304,9 @@ class _Tables:
 
     def problem(self) -> TilingProblem:
         for array in self.graph.arrays:
+            if array.kept:
+                kept = self.graph.kept_bytes(array)
+                self.time[array.maker] = self.time[array.maker] + kept[self.graph.source(array).number]
             if len(array.readers) > 1:
                 self._share(array)
             elif array.readers:
