@@ -70,6 +70,8 @@ def test_a_scheduler_that_is_gone_and_another_one(all_distributed, tmp_path):
         for step in range(3):
             x = ga.checkpoint(tmp_path, step=step, x=x * 2)["x"]
         lost = (x + 1).persist()
+    with pytest.raises(ClusterLost, match=r"connect to another cluster with ga\.connect"):
+        (lost * 2).compute()
     with LocalCluster(n_workers=2, processes=False, dashboard_address=None) as second:
         ga.connect(second)
         step, saved = ga.resume(tmp_path)

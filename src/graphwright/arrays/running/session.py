@@ -241,6 +241,11 @@ def is_lost(value: Value) -> bool:
 def recover(error: Exception, attempt: int) -> None:
     """After the loss of a worker: number those that are left, or give up."""
     if not isinstance(error, pool.WorkerLost):
+        if _workers.current is not None and _workers.current.is_closed:
+            raise ClusterLost(
+                f"the scheduler is gone ({error}); connect to another cluster with ga.connect, "
+                "and ask again"
+            ) from error
         raise error
     if attempt >= ATTEMPTS:
         raise ClusterLost(f"given up after {attempt} attempts: {error}") from error
