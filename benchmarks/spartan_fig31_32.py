@@ -162,7 +162,7 @@ def main(options: Options) -> int:
     apps = applications()
     count = QUICK_COUNT if options.quick else PROGRAM_COUNT
     drawn = {workers: random_programs(workers, count, options.seed) for workers in (2, WORKERS)}
-    thesis = thesis_space(count, options.seed)
+    thesis = thesis_space(PROGRAM_COUNT, options.seed)
     grown = growth(QUICK_STEPS if options.quick else STEPS)
     everything = [*apps.values(), *(c for own in drawn.values() for c in own)]
     misses = []

@@ -2,14 +2,17 @@
 
     FindTiling    node groups in the order of how many others they touch; each takes the tiling of
                   least cost, given what has been decided (`find_tilings`)
-    FindCost      the sum, over all that a group touches, of the least that an edge may take with
-                  what the other end takes by itself; behind a view, what the view touches counts as
+    FindCost      the sum, over all that a group touches, of the least that an edge may take;
+                  behind a view, or an edge that leaves but one tiling, what lies there counts as
                   well
     duplication   an array that several operators read may lie in a second layout, which is brought
                   once, as long as the memory for duplicates lasts (section 2.3.4)
 
 In the thesis what a `join_update` takes to update its result are edges to nodes between the
-operator and its result (Figure 2.7b); here they are the operator's `own` costs.
+operator and its result (Figure 2.7b); here they are the operator's `own` costs. They do not count
+for what it touches: a product's form without an update would look free to one operand, which does
+not see what the form takes of the other. Equal connectivity goes by what is at stake, as in
+Spartan's published code.
 
 Arrays are tiled, never left as terms: an operator that makes terms pays for adding them up. What
 has been decided is not decided again: where two operators see an array through conflicting views,
@@ -58,10 +61,11 @@ def find_tilings(groups: NodeGroups, memory: float = inf, lookahead: int = 0) ->
 class _Finding:
     def __init__(self, groups: NodeGroups, lookahead: int) -> None:
         self.groups, self.lookahead = groups, lookahead
-        self.own = [own.copy() for own in groups.own]  # infinite where others leave no choice
+        self.left = [np.isfinite(own) for own in groups.own]
+        """Which tiling nodes of each group what is decided leaves possible."""
 
     def find(self, memory: float) -> list[int]:
-        chosen = [-1] * len(self.own)
+        chosen = [-1] * len(self.left)
         for group in sorted(range(len(chosen)), key=self._order):
             cost = self._cost(group, frozenset([group]), self.lookahead)
             cost = np.where(self.groups.held[group] > memory, inf, cost)
@@ -78,11 +82,11 @@ class _Finding:
 
     def _cost(self, group: int, seen: frozenset[int], lookahead: int) -> Floats:
         """What each tiling node of a group takes at best: FindCost."""
-        cost = self.own[group].copy()
+        cost = np.where(self.left[group], self.groups.own[group], inf)
         for other, edge in self.groups.edges[group].items():
             if other in seen:
                 continue
-            behind = self.own[other]
+            behind = np.where(self.left[other], 0.0, inf)
             if (view := self.groups.views[other] or _tied(edge)) or lookahead:
                 behind = self._cost(other, seen | {other}, lookahead - (not view))
             cost += (edge + behind).min(axis=1)
@@ -90,14 +94,14 @@ class _Finding:
 
     def _decide(self, group: int, tiling: int) -> None:
         """Leave a group but one tiling node, and others but those with an edge to what is left."""
-        self.own[group] = np.where(np.arange(len(self.own[group])) == tiling, 0.0, inf)
+        self.left[group] = np.arange(len(self.left[group])) == tiling
         changed = [group]
         while changed:
             of = changed.pop()
             for other, edge in self.groups.edges[of].items():
-                possible = np.isfinite(edge[np.isfinite(self.own[of])]).any(axis=0)
-                if np.isfinite(self.own[other][~possible]).any():
-                    self.own[other] = np.where(possible, self.own[other], inf)
+                possible = np.isfinite(edge[self.left[of]]).any(axis=0)
+                if (self.left[other] & ~possible).any():
+                    self.left[other] &= possible
                     changed.append(other)
 
 
