@@ -87,10 +87,14 @@ def _groups(graph: Graph, duplicates: bool) -> NodeGroups:
                 b = add(made, 0.0, 0.0, view=node.op == "aten.permute")
         for argument, name in enumerate(node.inputs):
             a = of[name]
-            edge = graph.tensors[name].type.nbytes * _share(graph, node, argument, (len(own[a]), len(own[b])))
+            edge = graph.tensors[name].type.nbytes * _share(
+                graph, node, argument, (len(own[a]), len(own[b]))
+            )
             edges[a][b] = edges[a].get(b, 0.0) + edge
             edges[b][a] = edges[a][b].T
-    return NodeGroups(own=own, edges=edges, views=views, held=[np.zeros(len(costs)) for costs in own])
+    return NodeGroups(
+        own=own, edges=edges, views=views, held=[np.zeros(len(costs)) for costs in own]
+    )
 
 
 def _count(graph: Graph, name: str, duplicates: bool) -> int:

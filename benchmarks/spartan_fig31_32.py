@@ -137,7 +137,9 @@ def thesis_space(count: int, seed: int) -> dict[str, list[ThesisCosts]]:
         freely = sum(not c.best and c.greedy > 0 for c in own)
         equal = np.mean([c.equal for c in own])
         rows.append((name, f"{equal:.1%}", "95 of 100", f"{max(ratios):.2f}", str(freely)))
-    print_table(("tilings", "equals the best", "thesis", "worst ratio", "best is 0, greedy not"), rows)
+    print_table(
+        ("tilings", "equals the best", "thesis", "worst ratio", "best is 0, greedy not"), rows
+    )
     return made
 
 

@@ -74,7 +74,9 @@ def main() -> int:
     options = parse_options(__doc__, own)
     only = own.parse_known_args()[0].only
     chosen = [a for a in APPLICATIONS if only in (None, a.name)]
-    made: dict[str, dict[str, dict[int, Any]]] = {a.name: {"fixed": {}, "growing": {}} for a in chosen}
+    made: dict[str, dict[str, dict[int, Any]]] = {
+        a.name: {"fixed": {}, "growing": {}} for a in chosen
+    }
     SETTINGS.least_bytes = 1
     for workers in WORKERS:
         ga.use_workers(workers)
@@ -113,9 +115,7 @@ def report(
     options: Options, made: dict[str, Any], grown: dict[int, float], misses: list[str]
 ) -> int:
     save_result("spartan_scaling", options, {"applications": made, "planner": grown})
-    speed = [
-        kinds["fixed"][1]["seconds"] / kinds["fixed"][2]["seconds"] for kinds in made.values()
-    ]
+    speed = [kinds["fixed"][1]["seconds"] / kinds["fixed"][2]["seconds"] for kinds in made.values()]
     most = max(grown)
     figure = (
         f"2 workers are {min(speed):.2f} to {max(speed):.2f} times as fast as one (fixed input, "

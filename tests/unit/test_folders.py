@@ -30,9 +30,13 @@ def test_one_that_is_there_is_replaced(tmp_path):
 def test_what_fails_leaves_the_old_one(tmp_path):
     with writing_folder(tmp_path / "made") as folder:
         (folder / "a").write_text("a")
-    with pytest.raises(KeyError), writing_folder(tmp_path / "made") as folder:
+
+    def fail(folder):
         (folder / "b").write_text("b")
         raise KeyError
+
+    with pytest.raises(KeyError), writing_folder(tmp_path / "made") as folder:
+        fail(folder)
     assert names(tmp_path / "made") == ["a"]
     assert names(tmp_path) == ["made"]
 

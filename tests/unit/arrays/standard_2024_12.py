@@ -1,21 +1,137 @@
 """What the Python array API standard, version 2024.12, has, with its signatures (data-apis.org/array-api/2024.12)."""
 
-UNARY = """abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag
-    isfinite isinf isnan log log1p log2 log10 logical_not negative positive real reciprocal round sign
-    signbit sin sinh square sqrt tan tanh trunc""".split()
-BINARY = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign
-    divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
-    logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder
-    subtract""".split()
-CONSTANTS = "e inf nan newaxis pi".split()
-DTYPES = """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64
-    complex128""".split()
-ATTRIBUTES = "dtype device mT ndim shape size T".split()
-OPERATORS = """__abs__ __add__ __and__ __bool__ __complex__ __eq__ __float__ __floordiv__ __ge__
-    __getitem__ __gt__ __index__ __int__ __invert__ __le__ __lshift__ __lt__ __matmul__ __mod__ __mul__
-    __ne__ __neg__ __or__ __pos__ __pow__ __rshift__ __setitem__ __sub__ __truediv__ __xor__ __radd__
-    __rand__ __rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rmul__ __ror__ __rpow__ __rrshift__
-    __rsub__ __rtruediv__ __rxor__""".split()
+UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "bitwise_invert",
+    "ceil",
+    "conj",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "floor",
+    "imag",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logical_not",
+    "negative",
+    "positive",
+    "real",
+    "reciprocal",
+    "round",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "square",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+]
+BINARY = [
+    "add",
+    "atan2",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "copysign",
+    "divide",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "less",
+    "less_equal",
+    "logaddexp",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "nextafter",
+    "not_equal",
+    "pow",
+    "remainder",
+    "subtract",
+]
+CONSTANTS = ["e", "inf", "nan", "newaxis", "pi"]
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+ATTRIBUTES = ["dtype", "device", "mT", "ndim", "shape", "size", "T"]
+OPERATORS = [
+    "__abs__",
+    "__add__",
+    "__and__",
+    "__bool__",
+    "__complex__",
+    "__eq__",
+    "__float__",
+    "__floordiv__",
+    "__ge__",
+    "__getitem__",
+    "__gt__",
+    "__index__",
+    "__int__",
+    "__invert__",
+    "__le__",
+    "__lshift__",
+    "__lt__",
+    "__matmul__",
+    "__mod__",
+    "__mul__",
+    "__ne__",
+    "__neg__",
+    "__or__",
+    "__pos__",
+    "__pow__",
+    "__rshift__",
+    "__setitem__",
+    "__sub__",
+    "__truediv__",
+    "__xor__",
+    "__radd__",
+    "__rand__",
+    "__rfloordiv__",
+    "__rlshift__",
+    "__rmatmul__",
+    "__rmod__",
+    "__rmul__",
+    "__ror__",
+    "__rpow__",
+    "__rrshift__",
+    "__rsub__",
+    "__rtruediv__",
+    "__rxor__",
+]
 
 FUNCTIONS = """
 arange(start, /, stop=None, step=1, *, dtype=None, device=None)

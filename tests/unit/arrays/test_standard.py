@@ -49,7 +49,10 @@ def test_defaults_are_the_standards(where, line):
     (node,) = ast.parse(f"def {line}: ...").body
     signature = inspect.signature(getattr(where, node.name))
     last = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-    pairs = [*zip(last, node.args.defaults), *zip(node.args.kwonlyargs, node.args.kw_defaults)]
+    pairs = [
+        *zip(last, node.args.defaults, strict=True),
+        *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
+    ]
     for argument, default in pairs:
         own = signature.parameters.get(argument.arg)
         if own is not None and default is not None:

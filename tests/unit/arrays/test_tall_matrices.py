@@ -58,7 +58,9 @@ def test_lstsq(rank, columns):
     expected = np.linalg.lstsq(given, b, rcond=None)
     made = ga.linalg.lstsq(ga.from_array(given), ga.from_array(b))
     assert made[2] == expected[2] == rank
-    for own, other in zip((made[0], made[1], made[3]), (expected[0], expected[1], expected[3])):
+    for own, other in zip(
+        (made[0], made[1], made[3]), (expected[0], expected[1], expected[3]), strict=True
+    ):
         assert own.shape == other.shape
         np.testing.assert_allclose(own, other, atol=1e-10)
 

@@ -40,7 +40,6 @@ from graphwright.arrays.namespace.shapes import (
 )
 from graphwright.ir import Attr
 
-
 MOST_BLOCKS = 64
 """In how many blocks of rows a tall matrix is factored at most."""
 BLOCK_SHAPE = 16

@@ -63,7 +63,7 @@ def as_graph(
                 names[output], inputs[name] = name, output
             given.append(None if output is None else names[output])
         for output in expression.inputs:
-            if output in apart:
+            if output is not None and output in apart:
                 names.pop(output, None)
         made = build.add(expression.op, given, expression.attrs, expression.types)
         names.update({Output(expression, n): name for n, name in enumerate(made)})

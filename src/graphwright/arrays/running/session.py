@@ -158,8 +158,8 @@ def _plan(
     if not apart or memory is not None:
         return program, how, given
     other = as_graph(outputs, order, apart)
-    given_apart = {
-        name: output.value if output in apart else _place(output)
+    given_apart: dict[str, Held | NDArray[Any]] = {
+        name: np.asarray(output.value) if output in apart else _place(output)
         for name, output in other.inputs.items()
     }
     fixed = {name: held.sharding for name, held in given_apart.items() if isinstance(held, Held)}
@@ -169,7 +169,7 @@ def _plan(
     for name, output in other.inputs.items():
         if output in apart:
             sharding = how_apart.segments.shardings[name]
-            given_apart[name] = _scattered_in(output).get(sharding, output.value)
+            given_apart[name] = _scattered_in(output).get(sharding, given_apart[name])
     return other, how_apart, given_apart
 
 

@@ -129,9 +129,7 @@ class ExactTiling(TilingAlgorithm):
         if limited:
             made = make_problem(graph, count_duplicates=True)
             bound, held = made.problem.evaluate(complete(made.problem, known), {})
-            best, time, exact = self._within(
-                made.problem, bound if held <= memory else inf, memory
-            )
+            best, time, exact = self._within(made.problem, bound if held <= memory else inf, memory)
             return Chosen(tilings=best[: len(known)], exact=exact and time <= made.beyond)
         bound = tiling_bytes(graph, known) + _SLACK
         made = make_problem(graph, other=True, bound=bound, known=known)
@@ -194,9 +192,7 @@ def _least(left: Pruned, other: Mapping[int, int]) -> tuple[list[int], float, bo
     choices = left.original(bound.choices)
     if all(choices[v] != number for v, number in other.items()):
         return choices, bound.time, bound.exact
-    real = left.only(
-        [np.flatnonzero(kept != other.get(v, -1)) for v, kept in enumerate(left.kept)]
-    )
+    real = left.only([np.flatnonzero(kept != other.get(v, -1)) for v, kept in enumerate(left.kept)])
     solution = least(real.problem)
     exact = solution.exact and bound.exact and solution.time <= bound.time + _SLACK
     return real.original(solution.choices), solution.time, exact

@@ -45,7 +45,6 @@ from graphwright.partition.tiling.workers import Sides
 from graphwright.plans import Sharding, Split, local_bytes
 from graphwright.tasks import GraphFacts
 
-
 _KEPT_SHARE = 64
 """What lies where it is not likely to be read costs one part in so many."""
 
@@ -136,7 +135,6 @@ class TilingGraph:
         terms = np.array([source.is_partial for source in sources])
         targets = self.homes(array)
         return np.where(terms, self.bytes(array, targets).min(axis=1), 0.0)
-
 
     def kept_bytes(self, array: Array) -> Floats:
         """What a result that is kept costs, for every source of it, because it lies where those who
@@ -306,7 +304,9 @@ class _Tables:
         for array in self.graph.arrays:
             if array.kept:
                 kept = self.graph.kept_bytes(array)
-                self.time[array.maker] = self.time[array.maker] + kept[self.graph.source(array).number]
+                self.time[array.maker] = (
+                    self.time[array.maker] + kept[self.graph.source(array).number]
+                )
             if len(array.readers) > 1:
                 self._share(array)
             elif array.readers:
