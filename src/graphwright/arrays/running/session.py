@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,10 @@ from graphwright.run import workers as pool
 
 SENT_WITH_TASK = 1 << 16
 """Blocks of no more bytes are sent to a worker with the task that reads them."""
-ATTEMPTS = 4
+ATTEMPTS = 6
+FIRST_PAUSE = 0.25
+"""Seconds before the second attempt, twice as many before each further one: a scheduler may list a
+worker that died for a while, and one that is just starting may fail."""
 APART_SHARE = 8
 """An array of this process may be sent in several tilings if otherwise more than one part in so
 many of it went between workers."""
@@ -249,6 +253,7 @@ def recover(error: Exception, attempt: int) -> None:
         raise error
     if attempt >= ATTEMPTS:
         raise ClusterLost(f"given up after {attempt} attempts: {error}") from error
+    sleep(FIRST_PAUSE * 2 ** (attempt - 1))
     workers = _workers.get()
     try:
         workers.find()
