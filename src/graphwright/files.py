@@ -69,6 +69,49 @@ def writing(
         ) from error
 
 
+@contextmanager
+def writing_folder(
+    path: str | os.PathLike[str], failure: type[GraphwrightError] = GraphFileError
+) -> Iterator[Path]:
+    """A folder to write into that appears at `path` only when it is complete.
+
+    One that is there already is moved aside and removed when the new one is in its place. If the
+    process ends between the two moves, both are beside `path`, complete: `.NAME.*.old`, `.tmp`.
+    """
+    target = Path(path)
+    mark = secrets.token_hex(4)
+    made, old = (target.with_name(f".{target.name}.{mark}.{kind}") for kind in ("tmp", "old"))
+    try:
+        made.mkdir(parents=True)
+        yield made
+        for file in made.rglob("*"):
+            if file.is_file():
+                _flush(file)
+        if target.is_dir() and not target.is_symlink():
+            target.rename(old)
+        made.rename(target)
+        _flush(target.parent)
+    except OSError as error:
+        raise failure(
+            f"cannot write {target}: {error.strerror or error}; check that its folder can be "
+            "written to and has room"
+        ) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        if old.exists() and not target.exists():
+            old.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    """Have a file, or what a folder lists, on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _mode_to_keep(path: Path) -> int | None:
     """Kind and mode of the file that is replaced, None where there is none."""
     try:

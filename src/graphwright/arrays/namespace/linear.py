@@ -1,7 +1,13 @@
 """Products of matrices and factorisations.
 
 Products are described sums, which split along any index. A factorisation takes each matrix whole:
-a stack of matrices splits, one matrix does not.
+a stack of matrices splits, one matrix does not. But one that is large and much taller than wide is
+a stack of blocks of rows (`_tall_qr`), and its other factorisations follow from that:
+
+    Q1 R1 = each block        Q2 R = the stack of all R1        Q = Q1 Q2
+
+Only the small triangles R1 leave their workers. The blocks follow from the shape, so the numbers do
+not depend on the workers; signs of columns may be others than LAPACK's.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ import numpy as np
 
 from graphwright.arrays.array import Array, asarray, cast, make, make_all, wrap
 from graphwright.arrays.errors import ShapeMismatch
+from graphwright.arrays.evaluate import SETTINGS
 from graphwright.arrays.namespace.elementwise import apply, broadcast_shapes
 from graphwright.arrays.namespace.reductions import max as greatest
 from graphwright.arrays.namespace.reductions import min as least
@@ -26,11 +33,18 @@ from graphwright.arrays.namespace.shapes import (
     expand_dims,
     matrix_transpose,
     moveaxis,
+    pad,
     reshape,
     stack,
     take_slice,
 )
 from graphwright.ir import Attr
+
+MOST_BLOCKS = 64
+"""In how many blocks of rows a tall matrix is factored at most."""
+BLOCK_SHAPE = 16
+"""How many times taller than wide a block is at least: the triangles are no more than so small a
+part of the matrix."""
 
 
 class EighResult(NamedTuple):
@@ -325,6 +339,8 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     """Orthonormal columns and the upper triangle that make the matrix."""
     given = _matrix(x)
     rows, columns = given.shape[-2:]
+    if mode == "reduced" and (blocks := _blocks(given)):
+        return _tall_qr(given, blocks)
     k = rows if mode == "complete" else min(rows, columns)
     shapes = [(rows, k), (k, columns)]
     return QRResult(*_factor("numpy.linalg.qr", [given], shapes, [given.dtype] * 2, mode=mode))
@@ -334,6 +350,10 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular values of each matrix and their vectors."""
     given = _matrix(x)
     rows, columns = given.shape[-2:]
+    if not full_matrices and (blocks := _blocks(given)):
+        made = _tall_qr(given, blocks)
+        left, values, right = svd(made.R, full_matrices=False)
+        return SVDResult(matmul(made.Q, left), values, right)
     k = min(rows, columns)
     shapes = [
         (rows, rows if full_matrices else k),
@@ -349,6 +369,8 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
 def svdvals(x: Any, /) -> Array:
     """The singular values of each matrix, in descending order."""
     given = _matrix(x)
+    if blocks := _blocks(given):
+        given = _tall_qr(given, blocks).R
     (made,) = _factor(
         "numpy.linalg.svd", [given], [(min(given.shape[-2:]),)], [_real(given)], compute_uv=False
     )
@@ -446,10 +468,56 @@ class LstsqResult(NamedTuple):
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
-    """The shortest least-squares solution, of any shape and rank; gathered and computed at once."""
+    """The shortest least-squares solution, of any shape and rank; computed at once.
+
+    Of a tall matrix the workers make a triangle with the same solutions; any other one is gathered.
+    """
     x, y = _together(_matrix(a), _inexact(b))
+    if (blocks := _blocks(x)) and y.ndim in (1, 2) and y.shape[0] == x.shape[0]:
+        return _tall_lstsq(x, y, blocks, rcond)
     solution, residuals, rank, values = np.linalg.lstsq(x.compute(), y.compute(), rcond=rcond)
     return LstsqResult(wrap(solution), wrap(residuals), rank, wrap(values))
+
+
+def _blocks(x: Array) -> int:
+    """In how many blocks of rows a matrix is factored, 0 if as a whole."""
+    rows, columns = x.shape[-2:]
+    small = x.size * x.dtype.itemsize < SETTINGS.least_bytes
+    if SETTINGS.distribute is None or small or x.ndim != 2 or not columns or x.dtype.kind == "c":
+        return 0
+    blocks = min(MOST_BLOCKS, rows // (BLOCK_SHAPE * columns))
+    return blocks if blocks > 1 else 0
+
+
+def _tall_qr(x: Array, blocks: int) -> QRResult:
+    rows, n = x.shape
+    height = -(-rows // blocks)
+    filled = pad(x, ((0, blocks * height - rows), (0, 0)))  # rows of zeros: they add nothing to R
+    inner = _factor(
+        "numpy.linalg.qr", [reshape(filled, (blocks, height, n))], [(height, n), (n, n)],
+        [x.dtype] * 2, mode="reduced",
+    )  # fmt: skip
+    outer = _factor(
+        "numpy.linalg.qr", [reshape(inner[1], (blocks * n, n))], [(blocks * n, n), (n, n)],
+        [x.dtype] * 2, mode="reduced",
+    )  # fmt: skip
+    q = matmul(inner[0], reshape(outer[0], (blocks, n, n)))
+    return QRResult(take_slice(reshape(q, (blocks * height, n)), 0, 0, rows), outer[1])
+
+
+def _tall_lstsq(a: Array, b: Array, blocks: int, rcond: float | None) -> LstsqResult:
+    q, r = _tall_qr(a, blocks)
+    projected = matmul(apply("conj", matrix_transpose(q)), b)
+    if rcond is None:
+        rcond = float(np.finfo(a.dtype).eps) * max(a.shape)
+    solution, _, rank, values = np.linalg.lstsq(r.compute(), projected.compute(), rcond=rcond)
+    residuals = wrap(np.empty(0, _real(a)))
+    if rank == a.shape[1]:
+        apart = apply("subtract", b, matmul(a, wrap(solution)))
+        size = apply("abs", apart)
+        residuals = sum_of(apply("multiply", size, size), axis=0)
+        residuals = residuals if b.ndim == 2 else reshape(residuals, (1,))
+    return LstsqResult(wrap(solution), residuals, rank, wrap(values))
 
 
 def kron(a: Any, b: Any, /) -> Array:

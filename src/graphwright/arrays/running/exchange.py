@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from graphwright.arrays.array import Array, asarray, wrap
 from graphwright.arrays.errors import ArrayError
 from graphwright.arrays.evaluate import evaluate, to_numpy
 from graphwright.arrays.running.session import Held, current_workers, is_at
-from graphwright.files import write_atomically, writing
+from graphwright.files import write_atomically, writing, writing_folder
 from graphwright.run import workers as pool
 
 
@@ -87,8 +88,9 @@ def save(path: str | Path, x: Any, /) -> None:
                 np.save(file, value, allow_pickle=False)
         case ".zarr":
             zarr = _optional("zarr")
-            made = zarr.create_array(str(where), shape=value.shape, dtype=value.dtype)
-            made[...] = value
+            with writing_folder(where) as folder:
+                made = zarr.create_array(str(folder), shape=value.shape, dtype=value.dtype)
+                made[...] = value
         case _:
             raise ArrayError(f"{where}: no format for {where.suffix!r}; one of .npy and .zarr")
 
@@ -122,7 +124,8 @@ def checkpoint(
     """Save arrays, at every `every`-th step, so that no loss of workers goes back any further.
 
     The arrays that come back are the same ones, but are made from the files: go on with these.
-    `resume` finds the latest checkpoint of a folder, in this program or another.
+    `resume` finds the latest checkpoint of a folder, in this program or another: the one before
+    stays until this one is complete, also if it is of the same step.
     """
     if every < 1:
         raise ArrayError(f"every={every}; save at every step, 1, or more rarely")
@@ -131,15 +134,16 @@ def checkpoint(
     arrays = {name: asarray(x) for name, x in arrays.items()}
     values = compute(*arrays.values())
     root = Path(folder)
-    made, unfinished = root / f"step-{step:09}", root / f".step-{step:09}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    for name, value in zip(arrays, values, strict=True):
-        np.save(unfinished / f"{name}.npy", value, allow_pickle=False)
-    shutil.rmtree(made, ignore_errors=True)
-    unfinished.rename(made)
-    write_atomically(root / "latest.json", json.dumps({"step": step}).encode())
-    for old in root.glob("step-*"):
+    name = f"step-{step:09}"
+    made = next(
+        where for n in count() if not (where := root / (f"{name}.{n}" if n else name)).exists()
+    )
+    with writing_folder(made) as unfinished:
+        for name, value in zip(arrays, values, strict=True):
+            np.save(unfinished / f"{name}.npy", value, allow_pickle=False)
+    latest = {"step": step, "folder": made.name}
+    write_atomically(root / "latest.json", json.dumps(latest).encode())
+    for old in [*root.glob("step-*"), *root.glob(".step-*")]:  # these of attempts that were killed
         if old != made:
             shutil.rmtree(old, ignore_errors=True)
     kept: dict[str, Array] = {}
@@ -153,10 +157,17 @@ def resume(folder: str | Path, /) -> tuple[int, dict[str, Array]] | None:
     """The step and the arrays of the latest checkpoint of a folder, None if there is none."""
     root = Path(folder)
     try:
-        step = int(json.loads((root / "latest.json").read_text())["step"])
+        latest = json.loads((root / "latest.json").read_text())
+        step = int(latest["step"])
+        where = root / str(latest.get("folder", f"step-{step:09}"))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise ArrayError(f"{root / 'latest.json'} does not name a step: {error}") from error
-    files = sorted((root / f"step-{step:09}").glob("*.npy"))
+    if where.parent != root or not where.is_dir():
+        raise ArrayError(
+            f"{root / 'latest.json'} names {where.name}, and there is no such folder in {root}; "
+            "it was moved or removed, or is not one of a checkpoint"
+        )
+    files = sorted(where.glob("*.npy"))
     return step, {file.stem: load(file) for file in files}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,13 @@ class PlannedProgram:
     received: Mapping[str, int]
 
 
-def as_graph(outputs: Sequence[Output], order: Sequence[Expression]) -> ArrayProgram:
-    """The graph of expressions; what has a value already is an input."""
+def as_graph(
+    outputs: Sequence[Output],
+    order: Sequence[Expression],
+    apart: Collection[Output] = (),
+) -> ArrayProgram:
+    """The graph of expressions; what has a value already is an input, or, if it is `apart`, one for
+    each expression that reads it."""
     build = GraphBuilder()
     names: dict[Output, str] = {}
     inputs: dict[str, Output] = {}
@@ -57,6 +62,9 @@ def as_graph(outputs: Sequence[Output], order: Sequence[Expression]) -> ArrayPro
                 name = build.add_input(f"given.{len(inputs)}", output.type)
                 names[output], inputs[name] = name, output
             given.append(None if output is None else names[output])
+        for output in expression.inputs:
+            if output is not None and output in apart:
+                names.pop(output, None)
         made = build.add(expression.op, given, expression.attrs, expression.types)
         names.update({Output(expression, n): name for n, name in enumerate(made)})
         functions |= expression.functions
@@ -77,7 +85,7 @@ def plan_program(
     key = graph.program_hash, workers, where, memory  # results are named by the order of nodes
     known = _planned.get(key)
     if known is None:
-        plan = plan_tilings(graph, workers, memory=memory, fixed=fixed).plan
+        plan = plan_tilings(graph, workers, memory=memory, fixed=fixed, kept=graph.outputs).plan
         lowered = lower(graph, plan)
         programs = [lowered.program(rank) for rank in range(workers)]
         received: Counter[str] = Counter()

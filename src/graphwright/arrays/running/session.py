@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,13 @@ from graphwright.run import workers as pool
 
 SENT_WITH_TASK = 1 << 16
 """Blocks of no more bytes are sent to a worker with the task that reads them."""
-ATTEMPTS = 4
+ATTEMPTS = 6
+FIRST_PAUSE = 0.25
+"""Seconds before the second attempt, twice as many before each further one: a scheduler may list a
+worker that died for a while, and one that is just starting may fail."""
+APART_SHARE = 8
+"""An array of this process may be sent in several tilings if otherwise more than one part in so
+many of it went between workers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +91,7 @@ class _Current:
 
 
 _workers = _Current()
-_scattered: WeakKeyDictionary[Expression, Held] = WeakKeyDictionary()
+_scattered: WeakKeyDictionary[Expression, dict[Sharding, Held]] = WeakKeyDictionary()
 atexit.register(_workers.close)
 
 
@@ -128,11 +135,46 @@ def current_workers() -> pool.Workers:
 def planned(outputs: Sequence[Output]) -> tuple[ArrayProgram, PlannedProgram]:
     """What would be run for outputs, whose values are not known yet, and how it is planned."""
     missing = [output for output in outputs if output.value is None]
-    program = as_graph(missing, needed(missing, lambda output: output.value is not None))
+    order = needed(missing, lambda output: output.value is not None)
+    program, how, _ = _plan(current_workers(), missing, order)
+    return program, how
+
+
+def _plan(
+    workers: pool.Workers, outputs: Sequence[Output], order: Sequence[Expression]
+) -> tuple[ArrayProgram, PlannedProgram, dict[str, Held | NDArray[Any]]]:
+    """A program, how it is planned, and where its inputs are.
+
+    Arrays of this process of which much would go between workers are sent to them from here in each
+    tiling in which they are needed, if that is less.
+    """
+    memory = _workers.memory
+    program = as_graph(outputs, order)
     given = {name: _place(output) for name, output in program.inputs.items()}
     fixed = {name: held.sharding for name, held in given.items() if isinstance(held, Held)}
-    count = len(current_workers())
-    return program, plan_program(program.graph, count, fixed, _workers.memory)
+    how = plan_program(program.graph, len(workers), fixed, memory)
+    apart = {
+        output
+        for name, output in program.inputs.items()
+        if isinstance(output.value, np.ndarray)
+        and how.received.get(name, 0) > output.type.nbytes / APART_SHARE
+    }
+    if not apart or memory is not None:
+        return program, how, given
+    other = as_graph(outputs, order, apart)
+    given_apart: dict[str, Held | NDArray[Any]] = {
+        name: np.asarray(output.value) if output in apart else _place(output)
+        for name, output in other.inputs.items()
+    }
+    fixed = {name: held.sharding for name, held in given_apart.items() if isinstance(held, Held)}
+    how_apart = plan_program(other.graph, len(workers), fixed, memory)
+    if sum(how_apart.received.values()) >= sum(how.received.values()):
+        return program, how, given
+    for name, output in other.inputs.items():
+        if output in apart:
+            sharding = how_apart.segments.shardings[name]
+            given_apart[name] = _scattered_in(output).get(sharding, given_apart[name])
+    return other, how_apart, given_apart
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -141,10 +183,7 @@ def planned(outputs: Sequence[Output]) -> tuple[ArrayProgram, PlannedProgram]:
 def distribute(outputs: Sequence[Output], order: Sequence[Expression]) -> None:
     """Compute outputs on the workers and leave them there."""
     workers = _workers.get()
-    program = as_graph(list(dict.fromkeys(outputs)), order)
-    given = {name: _place(output) for name, output in program.inputs.items()}
-    fixed = {name: held.sharding for name, held in given.items() if isinstance(held, Held)}
-    how = plan_program(program.graph, len(workers), fixed, _workers.memory)
+    program, how, given = _plan(workers, list(dict.fromkeys(outputs)), order)
     run = _Run(workers, program, how.segments, given)
     run.start()
     for name, output in program.results.items():
@@ -154,20 +193,31 @@ def distribute(outputs: Sequence[Output], order: Sequence[Expression]) -> None:
 def _place(output: Output) -> Held | NDArray[Any]:
     """Where the value of an input is."""
     value = output.value
-    if isinstance(value, Held):  # plans have inputs in even parts on all workers
-        even = not value.sharding.pieces and len(value.futures) == len(value.workers)
-        return value if even else gather([value])[0]
-    known = _scattered.get(output.expression)
-    if known is not None and not known.is_lost:
+    if isinstance(value, Held):
+        return value if _is_even(value) else gather([value])[0]
+    for known in _scattered_in(output).values():
         return known
     assert isinstance(value, np.ndarray)
     return value
 
 
+def _is_even(held: Held) -> bool:
+    """Whether an array is in even parts on all workers, as plans have their inputs."""
+    return not held.sharding.pieces and len(held.futures) == len(held.workers)
+
+
+def _scattered_in(output: Output) -> dict[Sharding, Held]:
+    """The tilings in which workers have an array of this process."""
+    known = _scattered.setdefault(output.expression, {})
+    for sharding in [sharding for sharding, held in known.items() if held.is_lost]:
+        del known[sharding]
+    return known
+
+
 def is_at(source: Output, held: Output) -> None:
     """The blocks of a value on workers are those of a source: it need not be sent there."""
-    if isinstance(held.value, Held):
-        _scattered[source.expression] = held.value
+    if isinstance(held.value, Held) and _is_even(held.value):
+        _scattered[source.expression] = {held.value.sharding: held.value}
 
 
 def gather(values: Sequence[Value]) -> list[NDArray[Any]]:
@@ -195,9 +245,15 @@ def is_lost(value: Value) -> bool:
 def recover(error: Exception, attempt: int) -> None:
     """After the loss of a worker: number those that are left, or give up."""
     if not isinstance(error, pool.WorkerLost):
+        if _workers.current is not None and _workers.current.is_closed:
+            raise ClusterLost(
+                f"the scheduler is gone ({error}); connect to another cluster with ga.connect, "
+                "and ask again"
+            ) from error
         raise error
     if attempt >= ATTEMPTS:
         raise ClusterLost(f"given up after {attempt} attempts: {error}") from error
+    sleep(FIRST_PAUSE * 2 ** (attempt - 1))
     workers = _workers.get()
     try:
         workers.find()
@@ -238,8 +294,9 @@ class _Run:
             self.values[ref] = pool.KeyOf(placed[rank].key)
         if placed:
             output = self.program.inputs[name]
-            _scattered[output.expression] = Held(
-                self.workers, self.workers.epoch, output.type, self.graph.shardings[name],
+            sharding = self.graph.shardings[name]
+            _scattered_in(output)[sharding] = Held(
+                self.workers, self.workers.epoch, output.type, sharding,
                 placed, {rank: homes[rank] for rank in placed},
             )  # fmt: skip
 

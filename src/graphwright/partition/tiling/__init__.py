@@ -18,6 +18,7 @@ from graphwright.partition.tiling.algorithms import (
 )
 from graphwright.partition.tiling.explain import explain_tilings, spell_tiles
 from graphwright.partition.tiling.feedback import Feedback
+from graphwright.partition.tiling.greedy import NodeGroups, find_tilings
 from graphwright.partition.tiling.plan import TilingPlan, plan_tilings
 from graphwright.partition.tiling.problem import TilingGraph, make_problem, make_tiling_graph
 from graphwright.partition.tiling.workers import sides_of, worker_cluster

@@ -9,7 +9,7 @@ rows       every array by rows, each operator as is best for that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isinf
 from typing import ClassVar, TypeVar, dataclass_transform
@@ -25,6 +25,7 @@ from graphwright.partition.tiling.bounds import (
     diffuse,
     nearest,
     prune,
+    whole,
     within,
 )
 from graphwright.partition.tiling.greedy import smart_tiling
@@ -119,28 +120,30 @@ class ExactTiling(TilingAlgorithm):
 
     def _search(self, graph: TilingGraph, memory: float) -> Chosen:
         limited = not isinf(memory)
-        made = make_problem(graph, count_duplicates=limited)
-        problem, count = made.problem, len(graph.tilings)
-        if len(graph.sides) < 2 and not limited and work_of(problem) <= self.work:
-            solution = least(problem)
-            exact = solution.exact and solution.time <= made.beyond
-            return Chosen(tilings=solution.choices[:count].tolist(), exact=exact)
-        uniform = {v: _uniform(tilings, graph.sides) for v, tilings in enumerate(graph.tilings)}
-        restricted = make_problem(graph.restricted(uniform), count_duplicates=limited)
-        first = least(restricted.problem)
-        known = complete(
-            problem, [uniform[v][c] for v, c in enumerate(first.choices[:count].tolist())]
-        )
-        bound, held = problem.evaluate(known, {})
+        if len(graph.sides) < 2 and not limited:
+            made = make_problem(graph, other=True)
+            if work_of(made.problem) <= self.work:
+                choices, _, exact = _least(whole(made.problem), made.other)
+                return Chosen(tilings=choices[: len(graph.tilings)], exact=exact)
+        known = self._first(graph, count_duplicates=limited)
         if limited:
-            best, time, exact = self._within(problem, bound if held <= memory else inf, memory)
-            return Chosen(tilings=best[:count], exact=exact and time <= made.beyond)
-        left, exact = self._narrowed(problem, bound + _SLACK, known)
-        solution = least(left.problem)
-        if solution.time > first.time + _SLACK:  # with sets of layouts that all tilings do not have
-            return Chosen(tilings=known[:count])
-        exact = exact and solution.exact and solution.time <= made.beyond
-        return Chosen(tilings=left.original(solution.choices)[:count], exact=exact)
+            made = make_problem(graph, count_duplicates=True)
+            bound, held = made.problem.evaluate(complete(made.problem, known), {})
+            best, time, exact = self._within(made.problem, bound if held <= memory else inf, memory)
+            return Chosen(tilings=best[: len(known)], exact=exact and time <= made.beyond)
+        bound = tiling_bytes(graph, known) + _SLACK
+        made = make_problem(graph, other=True, bound=bound, known=known)
+        at = complete(made.problem, known, made.other)
+        left, all_left = self._narrowed(made.problem, bound + _SLACK, at)
+        best, _, exact = _least(left, made.other)
+        return Chosen(tilings=best[: len(known)], exact=exact and all_left)
+
+    def _first(self, graph: TilingGraph, *, count_duplicates: bool) -> list[int]:
+        """The best tilings with one choice for all sides."""
+        uniform = {v: _uniform(tilings, graph.sides) for v, tilings in enumerate(graph.tilings)}
+        made = make_problem(graph.restricted(uniform), count_duplicates=count_duplicates)
+        choices = least(made.problem).choices[: len(graph.tilings)].tolist()
+        return [uniform[v][choice] for v, choice in enumerate(choices)]
 
     def _narrowed(self, problem: Problem, bound: float, known: list[int]) -> tuple[Pruned, bool]:
         """What is left to choose from, and whether the best is there."""
@@ -180,6 +183,19 @@ class ExactTiling(TilingAlgorithm):
             )
         best = min(fitting, key=lambda point: point.time)
         return left.original(best.choices), best.time, tracked.exact
+
+
+def _least(left: Pruned, other: Mapping[int, int]) -> tuple[list[int], float, bool]:
+    """The least of what is left, and whether it is the least of all tilings: it does without the
+    entries for larger sets of layouts, or takes no more than the least with them."""
+    bound = least(left.problem)
+    choices = left.original(bound.choices)
+    if all(choices[v] != number for v, number in other.items()):
+        return choices, bound.time, bound.exact
+    real = left.only([np.flatnonzero(kept != other.get(v, -1)) for v, kept in enumerate(left.kept)])
+    solution = least(real.problem)
+    exact = solution.exact and bound.exact and solution.time <= bound.time + _SLACK
+    return real.original(solution.choices), solution.time, exact
 
 
 def _uniform(tilings: Tilings, sides: Sides) -> list[int]:

@@ -16,12 +16,13 @@ same test leaves out more, and what is left is ordered by what it costs at least
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphwright.frozen import FrozenDict
 from graphwright.partition.estimate import Floats, Pair, Problem, Table
 
 Ints = NDArray[np.int64]
@@ -43,6 +44,11 @@ class Pruned:
         """The problem with some of the configurations that are left."""
         kept = tuple(own[numbers] for own, numbers in zip(self.kept, some, strict=True))
         return Pruned(_select(self.problem, some), kept)
+
+
+def whole(problem: Problem) -> Pruned:
+    """All of a problem."""
+    return Pruned(problem, tuple(np.arange(len(table.time)) for table in problem.unary))
 
 
 def prune(problem: Problem, bound: float) -> Pruned:
@@ -136,14 +142,19 @@ def nearest(costs: Sequence[Floats], known: Sequence[int], width: int) -> list[I
     ]
 
 
-def complete(problem: Problem, choices: Iterable[int]) -> list[int]:
-    """The first variables as given, and each of the others, which touch none but those, at best."""
+def complete(
+    problem: Problem, choices: Iterable[int], excluded: Mapping[int, int] = FrozenDict()
+) -> list[int]:
+    """The first variables as given, and each of the others, which touch none but those, at best,
+    but for one excluded configuration."""
     made = list(choices)
     given = len(made)
     costs = [table.time.min(axis=1).copy() for table in problem.unary[given:]]
     for (u, v), table in problem.pairs.items():
         if v >= given:
             costs[v - given] += table.time[made[u]].min(axis=1)
+    for v, configuration in excluded.items():
+        costs[v - given][configuration] = np.inf
     return [*made, *(int(np.argmin(own)) for own in costs)]
 
 

@@ -1,21 +1,28 @@
 """Spartan's smart tiling: maximum connectivity first, looking through views (Figure 2.8).
 
-    FindTiling    operators and inputs in the order of how many others they touch; each takes the
-                  tiling of least cost, given what has been decided
-    FindCost      the sum, over all that an operator touches, of the least that an edge may take;
-                  behind a view, what the view touches counts as well
+    FindTiling    node groups in the order of how many others they touch; each takes the tiling of
+                  least cost, given what has been decided (`find_tilings`)
+    FindCost      the sum, over all that a group touches, of the least that an edge may take;
+                  behind a view, or an edge that leaves but one tiling, what lies there counts as
+                  well
     duplication   an array that several operators read may lie in a second layout, which is brought
                   once, as long as the memory for duplicates lasts (section 2.3.4)
 
-Arrays are tiled, never left as terms: an operator that makes terms pays for adding them up, as a
-`join_update` does for its update. What has been decided is not decided again: where two operators
-see an array through conflicting views, the first one wins, and the second pays (Figure 3.3). With
-`lookahead`, which is ours, FindCost looks through so many undecided operators as if they were
-views.
+In the thesis what a `join_update` takes to update its result are edges to nodes between the
+operator and its result (Figure 2.7b); here they are the operator's `own` costs. They do not count
+for what it touches: a product's form without an update would look free to one operand, which does
+not see what the form takes of the other. Equal connectivity goes by what is at stake, as in
+Spartan's published code.
+
+Arrays are tiled, never left as terms: an operator that makes terms pays for adding them up. What
+has been decided is not decided again: where two operators see an array through conflicting views,
+the first one wins, and the second pays (Figure 3.3). With `lookahead`, which is ours, FindCost
+looks through so many undecided operators as if they were views.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -28,6 +35,86 @@ from graphwright.partition.tiling.space import Tilings
 from graphwright.plans import Sharding, local_bytes
 
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeGroups:
+    """A tiling graph as Figure 2.8 reads it: node groups, each with its tiling nodes.
+
+    own      what each tiling node takes by itself
+    edges    of each group by the groups it touches: [its tiling node, theirs] of what that takes
+    views    whether a group's tiling follows from the one that it looks at
+    held     bytes of duplicates on a worker
+    """
+
+    own: Sequence[Floats]
+    edges: Sequence[Mapping[int, Floats]]
+    views: Sequence[bool]
+    held: Sequence[Floats]
+
+
+def find_tilings(groups: NodeGroups, memory: float = inf, lookahead: int = 0) -> list[int]:
+    """The tiling node of every group: FindTiling."""
+    return _Finding(groups, lookahead).find(memory)
+
+
+class _Finding:
+    def __init__(self, groups: NodeGroups, lookahead: int) -> None:
+        self.groups, self.lookahead = groups, lookahead
+        self.left = [np.isfinite(own) for own in groups.own]
+        """Which tiling nodes of each group what is decided leaves possible."""
+
+    def find(self, memory: float) -> list[int]:
+        chosen = [-1] * len(self.left)
+        for group in sorted(range(len(chosen)), key=self._order):
+            cost = self._cost(group, frozenset([group]), self.lookahead)
+            cost = np.where(self.groups.held[group] > memory, inf, cost)
+            best = chosen[group] = int(np.argmin(cost))
+            memory -= float(self.groups.held[group][best])
+            self._decide(group, best)
+        return chosen
+
+    def _order(self, group: int) -> tuple[int, float, int]:
+        """Those that touch most come first, of these the ones with most at stake."""
+        edges = self.groups.edges[group].values()
+        stake = sum(float(edge[np.isfinite(edge)].max(initial=0.0)) for edge in edges)
+        return -len(edges), -stake, group
+
+    def _cost(self, group: int, seen: frozenset[int], lookahead: int) -> Floats:
+        """What each tiling node of a group takes at best: FindCost."""
+        cost = np.where(self.left[group], self.groups.own[group], inf)
+        for other, edge in self.groups.edges[group].items():
+            if other in seen:
+                continue
+            behind = np.where(self.left[other], 0.0, inf)
+            if (view := self.groups.views[other] or _tied(edge)) or lookahead:
+                behind = self._cost(other, seen | {other}, lookahead - (not view))
+            cost += (edge + behind).min(axis=1)
+        return cost
+
+    def _decide(self, group: int, tiling: int) -> None:
+        """Leave a group but one tiling node, and others but those with an edge to what is left."""
+        self.left[group] = np.arange(len(self.left[group])) == tiling
+        changed = [group]
+        while changed:
+            of = changed.pop()
+            for other, edge in self.groups.edges[of].items():
+                possible = np.isfinite(edge[self.left[of]]).any(axis=0)
+                if (self.left[other] & ~possible).any():
+                    self.left[other] &= possible
+                    changed.append(other)
+
+
+def _tied(edge: Floats) -> bool:
+    """Whether each tiling of one end leaves the other but one."""
+    return edge.shape[1] > 1 and bool((np.isfinite(edge).sum(axis=1) == 1).all())
+
+
+def smart_tiling(graph: TilingGraph, memory: float = inf, lookahead: int = 0) -> list[int]:
+    """A tiling for every variable, the greedy one."""
+    made = _Groups(graph)
+    chosen = find_tilings(made.node_groups(), memory, lookahead)
+    return [int(group.tiling[c]) for group, c in zip(made.groups, chosen, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,14 +133,11 @@ class _Group:
     layouts: tuple[Sharding, ...] = ()
 
 
-def smart_tiling(graph: TilingGraph, memory: float = inf, lookahead: int = 0) -> list[int]:
-    """A tiling for every variable, the greedy one."""
-    return _Greedy(graph, memory, lookahead).run()
+class _Groups:
+    """The node groups of a tiling graph of ours."""
 
-
-class _Greedy:
-    def __init__(self, graph: TilingGraph, memory: float, lookahead: int) -> None:
-        self.graph, self.left, self.lookahead = graph, memory, lookahead
+    def __init__(self, graph: TilingGraph) -> None:
+        self.graph = graph
         made: list[list[Array]] = [[] for _ in graph.tilings]
         for array in graph.arrays:
             made[array.maker].append(array)
@@ -63,39 +147,22 @@ class _Greedy:
         for array in graph.arrays:
             for reader, arguments in array.readers.items():
                 self._connect(array, reader, arguments)
-        self.chosen = [-1] * len(made)
 
-    def run(self) -> list[int]:
-        order = sorted(range(len(self.groups)), key=lambda v: (-len(self.edges[v]), v))
-        for variable in order:
-            group = self.groups[variable]
-            cost = self._cost(variable, frozenset([variable]), self.lookahead)
-            cost = np.where(group.held > self.left, inf, cost)
-            best = self.chosen[variable] = int(np.argmin(cost))
-            self.left -= float(group.held[best])
-        return [int(self.groups[v].tiling[c]) for v, c in enumerate(self.chosen)]
-
-    def _cost(self, variable: int, seen: frozenset[int], lookahead: int) -> Floats:
-        """What each tiling node of a group costs at best."""
-        cost = self.groups[variable].own.copy()
-        for other, edge in self.edges[variable].items():
-            if other in seen:
-                continue
-            if self.chosen[other] >= 0:
-                cost += edge[:, self.chosen[other]]
-            elif (view := self.graph.is_view(other)) or lookahead:
-                behind = self._cost(other, seen | {other}, lookahead - (not view))
-                cost += (edge + behind).min(axis=1)
-            else:
-                cost += edge.min(axis=1)
-        return cost
+    def node_groups(self) -> NodeGroups:
+        return NodeGroups(
+            own=[group.own for group in self.groups],
+            edges=self.edges,
+            views=[self.graph.is_view(variable) for variable in range(len(self.groups))],
+            held=[group.held for group in self.groups],
+        )
 
     def _group(self, variable: int, arrays: list[Array]) -> _Group:
         """The tiling nodes of a variable."""
         graph, count = self.graph, len(self.graph.tilings[variable])
         own = np.where(_keeps_terms(graph.tilings[variable]), inf, np.zeros(count))
         for array in arrays:
-            own += self.added[array.name][graph.source(array).number]
+            added = self.added[array.name] + graph.kept_bytes(array)
+            own += added[graph.source(array).number]
         alone = _Group(np.arange(count), own, np.zeros(count), np.full(count, -1))
         if len(arrays) != 1 or len(arrays[0].readers) < 2:
             return alone

@@ -9,7 +9,7 @@ plan.plan               the same as a plan for a cluster: it can be simulated, l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
@@ -117,6 +117,7 @@ def plan_tilings(
     algorithm: TilingAlgorithm | str = ExactTiling(),  # noqa: B008
     feedback: Feedback = Feedback(),  # noqa: B008
     small: float = SMALL,
+    kept: Collection[str] = (),
 ) -> TilingPlan:
     """Choose a tiling for every array of a graph, with the fewest bytes received from other
     workers.
@@ -127,6 +128,8 @@ def plan_tilings(
     algorithm   "exact", "greedy" or "rows", or one of their values
     feedback    what earlier runs took, for operators whose terms touch part of their output
     small       what touches no more bytes than this may be computed, or lie, on all workers
+    kept        results that programs to come will read: they are cut along their longest dim where
+                that takes few bytes, as those programs are not known
 
     The search counts terms as if parts were even and no worker fetched anything twice; the plan has
     the bytes of its transfers, and is called exact only if they are what was counted.
@@ -145,6 +148,7 @@ def plan_tilings(
         small=float(small),
         fixed=fixed,
         share=feedback.shares(facts),
+        kept=kept,
     )
     while True:
         chosen = chooser.choose(tiling_graph, inf if memory is None else float(memory))

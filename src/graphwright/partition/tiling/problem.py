@@ -20,7 +20,7 @@ those listed first are preferred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -31,7 +31,7 @@ from graphwright.frozen import FrozenDict
 from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.partition.estimate import Floats, Pair, Problem, Table
-from graphwright.partition.tiling.layout_sets import layout_sets
+from graphwright.partition.tiling.layout_sets import Sets, layout_sets
 from graphwright.partition.tiling.space import (
     SMALL,
     Layouts,
@@ -42,8 +42,11 @@ from graphwright.partition.tiling.space import (
 )
 from graphwright.partition.tiling.transfers import transfer_bytes
 from graphwright.partition.tiling.workers import Sides
-from graphwright.plans import Sharding, local_bytes
+from graphwright.plans import Sharding, Split, local_bytes
 from graphwright.tasks import GraphFacts
+
+_KEPT_SHARE = 64
+"""What lies where it is not likely to be read costs one part in so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +54,7 @@ class Array:
     """An array: which variable makes it, as which output, and who reads it, by which arguments.
 
     `result`: it is returned, so that terms of it are added up. `share` is what adding them up takes
-    of what the shardings say.
+    of what the shardings say. `kept`: programs to come will read it (`TilingGraph.kept_bytes`).
     """
 
     name: str
@@ -61,6 +64,7 @@ class Array:
     readers: Mapping[int, tuple[int, ...]]
     result: bool
     share: float = 1.0
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,6 +136,18 @@ class TilingGraph:
         targets = self.homes(array)
         return np.where(terms, self.bytes(array, targets).min(axis=1), 0.0)
 
+    def kept_bytes(self, array: Array) -> Floats:
+        """What a result that is kept costs, for every source of it, because it lies where those who
+        read it next are not likely to need it: a share of its bytes, unless it is cut along its
+        longest dim. What is long is most often summed over, or worked on row by row."""
+        sources = self.source(array).shardings
+        longest = sorted(array.type.shape)[-2:]
+        if not array.kept or len(longest) < 2 or longest[1] < 2 * longest[0]:
+            return np.zeros(len(sources))
+        dim = array.type.shape.index(longest[1])
+        badly = [not s.is_partial and set(s.placements) != {Split(dim)} for s in sources]
+        return np.where(badly, array.type.nbytes / _KEPT_SHARE, 0.0)
+
 
 def tiling_bytes(graph: TilingGraph, tilings: Sequence[int]) -> float:
     """The bytes received under a tiling for every variable."""
@@ -144,6 +160,7 @@ def tiling_bytes(graph: TilingGraph, tilings: Sequence[int]) -> float:
             for argument in arguments
         )
         total += float(graph.bytes(array, tuple(needed))[source].sum())
+        total += float(graph.kept_bytes(array)[source])
         if not any(not (layout.is_partial or layout.pieces) for layout in needed):
             total += float(graph.result_bytes(array)[source])
     return total
@@ -157,9 +174,10 @@ def make_tiling_graph(
     small: float = SMALL,
     fixed: Mapping[str, Sharding] = FrozenDict(),
     share: Mapping[int, float] = FrozenDict(),
+    kept: Collection[str] = (),
 ) -> TilingGraph:
     """The tiling graph of a graph; `share` says for operators by their positions what adding up
-    their terms was seen to take of what was planned."""
+    their terms was seen to take of what was planned, `kept` which results will be read again."""
     graph = facts.graph
     variable = {name: v for v, name in enumerate(graph.inputs)}
     first = len(graph.inputs)
@@ -192,6 +210,7 @@ def make_tiling_graph(
                 readers=readers,
                 result=name in facts.results,
                 share=1.0 if made is None else share.get(made[0], 1.0),
+                kept=made is not None and name in kept,
             )
         )
     return TilingGraph(
@@ -206,25 +225,70 @@ def make_tiling_graph(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TilingProblem:
-    """The additive problem of a tiling graph; tilings that need larger sets of layouts than it has
-    take at least `beyond` bytes."""
+    """The additive problem of a tiling graph.
+
+    Tilings that need sets of layouts that it does not have take at least `beyond` bytes. A variable
+    of sets that lacks some has one more entry, `other`, which stands for all of those: it serves
+    every reader and takes no more than any of them. So the least with these entries bounds the
+    least of all tilings, and where the best does without, it is the best.
+    """
 
     problem: Problem
     beyond: float
+    other: Mapping[int, int]
 
 
-def make_problem(graph: TilingGraph, *, count_duplicates: bool = False) -> TilingProblem:
+def make_problem(
+    graph: TilingGraph,
+    *,
+    count_duplicates: bool = False,
+    other: bool = False,
+    bound: float = inf,
+    known: Sequence[int] | None = None,
+) -> TilingProblem:
     """The additive problem; the variables of sets of layouts come last.
 
     To count duplicates, a set has all layouts that an array is needed in, not just those that
-    several operators may need: its memory then depends on nothing else.
+    several operators may need: its memory then depends on nothing else. `other` asks for the
+    entries that stand for sets that are left out, but for those that take more than `bound`; the
+    sets of `known` tilings are not.
     """
-    return _Tables(graph, count_duplicates).problem()
+    return _Tables(graph, count_duplicates, other, bound, known).problem()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Shared:
+    """The tables of an array that several operators read: between its maker and its sets of
+    layouts, and for each reader between its maker and it, and between the sets and it."""
+
+    common: bool
+    time: Floats
+    held: Floats
+    other: int | None
+    beyond: float
+    alone: list[tuple[Floats, Floats] | None]
+    has: list[Floats]
+
+
+def _members(sets: Sequence[frozenset[Sharding]], layouts: Sequence[Sharding]) -> Sets:
+    """[set, layout]: whether a set has it."""
+    made = [[layout in one for layout in layouts] for one in sets]
+    return np.array(made, dtype=bool).reshape(len(sets), len(layouts))
 
 
 class _Tables:
-    def __init__(self, graph: TilingGraph, count_duplicates: bool) -> None:
-        self.graph, self.count_duplicates = graph, count_duplicates
+    def __init__(
+        self,
+        graph: TilingGraph,
+        count_duplicates: bool,
+        with_other: bool,
+        bound: float,
+        known: Sequence[int] | None,
+    ) -> None:
+        self.graph, self.count_duplicates, self.with_other = graph, count_duplicates, with_other
+        self.bound, self.known = bound, known
+        self.other: dict[int, int] = {}
+        self.shared: dict[tuple[object, ...], _Shared] = {}
         self.time: list[Floats] = []
         self.memory: list[Floats] = []
         self.pairs: dict[Pair, tuple[Floats, Floats]] = {}
@@ -238,6 +302,11 @@ class _Tables:
 
     def problem(self) -> TilingProblem:
         for array in self.graph.arrays:
+            if array.kept:
+                kept = self.graph.kept_bytes(array)
+                self.time[array.maker] = (
+                    self.time[array.maker] + kept[self.graph.source(array).number]
+                )
             if len(array.readers) > 1:
                 self._share(array)
             elif array.readers:
@@ -256,7 +325,7 @@ class _Tables:
             Table(time[:, None], memory[:, None])
             for time, memory in zip(self.time, self.memory, strict=True)
         )
-        return TilingProblem(Problem(unary, tables), self.beyond)
+        return TilingProblem(Problem(unary, tables), self.beyond, self.other)
 
     def _pass(self, array: Array, reader: int) -> None:
         """An array that one operator reads, perhaps by several arguments."""
@@ -275,47 +344,73 @@ class _Tables:
     def _share(self, array: Array) -> None:
         """An array that several operators read: a variable for the layouts that some have in
         common; what one alone needs is between its maker and that one."""
+        readers = tuple((id(self.graph.tilings[r]), args) for r, args in array.readers.items())
+        known = () if self.known is None else tuple(self.known[r] for r in array.readers)
         source = self.graph.source(array)
-        needed = {reader: self._needed(reader, args) for reader, args in array.readers.items()}
-        common = self._common(array, [own for own, _ in needed.values()])
-        kinds = Counter(
-            tuple(dict.fromkeys(one & common for one in own)) for own, _ in needed.values()
-        )
-        sets, most = layout_sets(tuple(kinds.items()))
-        for (choices, count), limit in zip(kinds.items(), most, strict=True):
-            if limit < min(count, len(choices)):
-                self.beyond = min(self.beyond, self._least(array, choices, limit + 1))
-        time, held = self._costs(array, sets)
-        variable = len(self.time)
-        if common:
-            self.time.append(np.zeros(len(sets)))
-            self.memory.append(held)
-            nothing = np.zeros((len(source.number), 1))
-            self._add(array.maker, variable, time[source.number], nothing)
-        for reader, (own, number) in needed.items():
-            tilings = id(self.graph.tilings[reader])
-            alone = tuple(one - common for one in own)
-            if any(alone):
-                alone_key = ("alone", array.type, array.share, id(source), common, tilings,
-                       array.readers[reader])  # fmt: skip
-                if alone_key not in self.tables:
-                    moved, more = self._costs(replace(array, result=False), alone)
-                    self.tables[alone_key] = moved[source.number][:, number], more[number]
-                self._add(array.maker, reader, *self.tables[alone_key])
-            if not common:
-                continue
-            key = ("has", sets, common, tilings, array.readers[reader])
-            if key not in self.tables:
-                inside = [[one & common <= every for one in own] for every in sets]
-                self.tables[key] = np.where(inside, 0.0, np.inf)[:, number], np.zeros(1)
-            self._add(variable, reader, *self.tables[key])
+        key = array.type, array.share, array.result, id(source), readers, known
+        if key not in self.shared:
+            self.shared[key] = self._shared(array)
+        shared, variable = self.shared[key], len(self.time)
+        self.beyond = min(self.beyond, shared.beyond)
+        if shared.common:
+            self.time.append(np.zeros(len(shared.held)))
+            self.memory.append(shared.held)
+            self._add(array.maker, variable, shared.time, np.zeros((len(source.number), 1)))
+            if shared.other is not None:
+                self.other[variable] = shared.other
+        for reader, alone, has in zip(array.readers, shared.alone, shared.has, strict=True):
+            if alone is not None:
+                self._add(array.maker, reader, *alone)
+            if shared.common:
+                self._add(variable, reader, has, np.zeros(1))
 
-    def _least(self, array: Array, choices: tuple[frozenset[Sharding], ...], count: int) -> float:
-        """The bytes that bringing an array to so many of some layouts takes at least."""
-        if any(len(one) > 1 for one in choices):
-            return 0.0
-        moved = self.graph.bytes(array, tuple(layout for one in choices for layout in one))
-        return float(np.sort(moved, axis=1)[:, :count].sum(axis=1).min())
+    def _shared(self, array: Array) -> _Shared:
+        source = self.graph.source(array)
+        needed = [self._needed(reader, args) for reader, args in array.readers.items()]
+        common = self._common(array, [own for own, _ in needed])
+        layouts = tuple(sorted(common, key=str))
+        kinds = Counter(tuple(dict.fromkeys(one & common for one in own)) for own, _ in needed)
+        required = None
+        if self.known is not None:
+            sets = [
+                own[int(number[self.known[reader]])] & common
+                for reader, (own, number) in zip(array.readers, needed, strict=True)
+            ]
+            required = _members([frozenset[Sharding]().union(*sets)], layouts)[0]
+        found = layout_sets(
+            [(_members(choices, layouts), count) for choices, count in kinds.items()],
+            self.graph.bytes(array, layouts),
+            self.bound,
+            required,
+        )
+        time, held = self._costs_of(array, layouts, found.has)
+        other = None
+        if found.beyond is not None and self.with_other:
+            other, held = len(held), np.append(held, 0.0)
+            time = np.hstack([time, found.beyond[:, None]])
+        alone: list[tuple[Floats, Floats] | None] = []
+        has: list[Floats] = []
+        for own, number in needed:
+            moved = None
+            rest = tuple(one - common for one in own)
+            if any(rest):
+                bytes_, more = self._costs(replace(array, result=False), rest)
+                moved = bytes_[source.number][:, number], more[number]
+            alone.append(moved)
+            members = _members([one & common for one in own], layouts)
+            inside = ~(members[None] & ~found.has[:, None]).any(axis=2)
+            if other is not None:
+                inside = np.vstack([inside, np.ones((1, len(own)), dtype=bool)])
+            has.append(np.where(inside, 0.0, inf)[:, number])
+        return _Shared(
+            common=bool(common),
+            time=time[source.number],
+            held=held,
+            other=other,
+            beyond=inf if found.beyond is None else float(found.beyond.min()),
+            alone=alone,
+            has=has,
+        )
 
     def _common(
         self, array: Array, needed: Sequence[tuple[frozenset[Sharding], ...]]
@@ -347,18 +442,22 @@ class _Tables:
         """[source, set] of the bytes to every layout of a set, and the duplicates of every set."""
         key = ("costs", array.type, array.share, array.result,
                self.graph.source(array).shardings, sets)  # fmt: skip
-        if key in self.tables:
-            return self.tables[key]
-        layouts = tuple(dict.fromkeys(layout for one in sets for layout in sorted(one, key=str)))
-        has = np.array([[layout in one for layout in layouts] for one in sets], dtype=np.float64)
+        if key not in self.tables:
+            layouts = tuple(dict.fromkeys(s for one in sets for s in sorted(one, key=str)))
+            self.tables[key] = self._costs_of(array, layouts, _members(sets, layouts))
+        return self.tables[key]
+
+    def _costs_of(
+        self, array: Array, layouts: tuple[Sharding, ...], sets: Sets
+    ) -> tuple[Floats, Floats]:
+        has = sets.astype(np.float64)
         time = self.graph.bytes(array, layouts) @ has.T
         local = np.array([local_bytes(s, array.type).max(initial=0) for s in layouts], dtype=float)
-        smallest = np.where(has > 0, local, np.inf).min(axis=1, initial=np.inf)
+        smallest = np.where(sets, local, np.inf).min(axis=1, initial=np.inf)
         held = has @ local - np.where(np.isinf(smallest), 0.0, smallest)
         if array.result:
             whole = np.array([not (s.is_partial or s.pieces) for s in layouts], dtype=np.float64)
             time += self.graph.result_bytes(array)[:, None] * (has @ whole == 0)
-        self.tables[key] = time, held
         return time, held
 
     def _add(self, u: int, v: int, time: Floats, memory: Floats) -> None:

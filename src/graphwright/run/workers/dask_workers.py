@@ -70,6 +70,11 @@ class Workers:
     def __len__(self) -> int:
         return len(self.addresses)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether there is no scheduler any more that could be asked."""
+        return str(self.client.status) == "closed"
+
     def new_key(self, name: str) -> str:
         """A key that no task has."""
         return f"{name}-{uuid4().hex[:16]}"

@@ -1,44 +1,85 @@
-"""Sets of layouts serve every reader, and are all there are unless they would be too many."""
+"""Sets of layouts: all unions of what readers need that keep a bound; what is left out costs no less than is said."""
 
-from itertools import pairwise, product
+from itertools import combinations, product
+
+import numpy as np
+import pytest
 
 from graphwright.partition.tiling import layout_sets as module
-from graphwright.partition.tiling import worker_cluster
 from graphwright.partition.tiling.layout_sets import layout_sets
-from graphwright.plans import Sharding, whole_mesh
 
-MESH = whole_mesh(worker_cluster(4))
-LAYOUTS = [Sharding(MESH, words) for words in product(("S0", "S1", "R"), repeat=2)]
-ALONE = tuple(frozenset([layout]) for layout in LAYOUTS)
-TWICE = tuple(frozenset([a, b]) for a, b in pairwise(LAYOUTS))
-
-
-def serves(union, kinds):
-    return all(any(one <= union for one in choices) for choices, _ in kinds)
+LAYOUTS = 6
+ALONE = np.eye(LAYOUTS, dtype=bool)
+TWICE = np.array([[layout in (n, n + 1) for layout in range(LAYOUTS)] for n in range(LAYOUTS - 1)])
+FREE = np.zeros((3, LAYOUTS))
 
 
-def test_every_union_of_what_readers_choose_is_there():
+def rows(sets):
+    return {tuple(row) for row in sets.tolist()}
+
+
+def unions(kinds):
+    """Every union of one choice or more of each kind, at most one for each of its readers."""
+    of_each = [
+        [
+            np.any(some, axis=0)
+            for count in range(1, most + 1)
+            for some in combinations(choices, count)
+        ]
+        for choices, most in kinds
+    ]
+    return rows(np.array([np.any(one, axis=0) for one in product(*of_each)]))
+
+
+def test_without_a_bound_every_union_is_there():
     kinds = ((ALONE, 2), (TWICE, 1))
-    sets, most = layout_sets(kinds)
-    assert most == (2, 1) and len(set(sets)) == len(sets)
-    wanted = {a | b | c for a, b in product(ALONE, repeat=2) for c in TWICE}
-    assert set(sets) == wanted
-    assert all(serves(union, kinds) for union in sets)
+    made = layout_sets(kinds, FREE, np.inf)
+    assert rows(made.has) == unions(kinds) and len(rows(made.has)) == len(made.has)
+    assert made.beyond is None
 
 
-def test_many_readers_of_a_kind_have_three_choices():
-    sets, most = layout_sets(((ALONE, 15),))
-    assert most == (3,) and max(map(len, sets)) == 3 and len(sets) == 9 + 36 + 84
+@pytest.mark.parametrize("seed", range(20))
+def test_sets_are_those_within_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    costs = rng.integers(0, 10, (3, LAYOUTS)).astype(float)
+    kinds = ((ALONE, 3), (TWICE, 2), (ALONE[:4], 1))
+    bound = float(rng.integers(5, 30))
+    made = layout_sets(kinds, costs, bound)
+    wanted = {row for row in unions(kinds) if (costs @ np.array(row)).min() <= bound}
+    assert rows(made.has) == wanted
+    assert made.beyond is None
 
 
-def test_too_many_sets_are_fewer(monkeypatch):
-    monkeypatch.setattr(module, "MOST_SETS", 50)
-    layout_sets.cache_clear()
-    kinds = ((ALONE, 15),)
-    sets, most = layout_sets(kinds)
-    assert most == (2,) and len(sets) == 45
-    kinds = ((ALONE, 2), (TWICE, 1))
-    sets, most = layout_sets(kinds)
-    assert most == (0, 0) and len(sets) <= 50
-    assert sets and all(serves(union, kinds) for union in sets)
-    layout_sets.cache_clear()
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("bound", [np.inf, 25.0])
+def test_what_is_left_out_takes_at_least_what_is_said(monkeypatch, seed, bound):
+    monkeypatch.setattr(module, "MOST_SETS", 12)
+    rng = np.random.default_rng(seed)
+    costs = rng.integers(0, 10, (3, LAYOUTS)).astype(float)
+    kinds = ((ALONE, 4), (TWICE, 2))
+    made = layout_sets(kinds, costs, bound)
+    assert len(made.has) <= 12 and made.beyond is not None
+    assert rows(made.has) <= unions(kinds)
+    for row in unions(kinds) - rows(made.has):
+        taken = costs @ np.array(row)
+        assert taken.min() > bound or (made.beyond <= taken).all()
+
+
+def test_many_readers_of_a_kind_have_three_choices_unless_there_is_a_bound():
+    costs = np.arange(3 * LAYOUTS, dtype=float).reshape(3, LAYOUTS)
+    made = layout_sets([(ALONE, 6)], costs, np.inf)
+    assert made.has.sum(axis=1).max() == 3
+    assert made.beyond is not None
+    np.testing.assert_array_equal(made.beyond, costs[:, :4].sum(axis=1))
+    assert layout_sets([(ALONE, 6)], costs, 1000.0).beyond is None
+
+
+def test_a_required_set_is_there():
+    required = np.ones(LAYOUTS, dtype=bool)
+    made = layout_sets([(ALONE, 1)], FREE + 1, 1.0, required)
+    assert rows(made.has) == {*rows(ALONE), tuple(required.tolist())}
+
+
+def test_readers_that_need_nothing_in_common():
+    made = layout_sets([(np.zeros((1, 0), dtype=bool), 2)], np.zeros((3, 0)), np.inf)
+    assert made.has.shape == (1, 0) and made.beyond is None
