@@ -14,10 +14,10 @@ would make results depend on timing.
     row 0    part 0 (300 -> 256 + 44: partial 0)  part 1 (partial 1)      out[0] = partial 0 + 1
     row 1    part 2                                                       out[1]
 
-Operands that are broadcast are read in their place: element `k` of a message is element k of an
-operand of the same shape (_SAME), k // div of one number for each run (_RUNS), or what a table says.
-A result that is narrower than its operands (u_dot_v, the gradient of what was broadcast) adds
-`reduced` products for each number.
+Operands that are broadcast are read in their place: number `k` of a message is number k of an
+operand of the same shape (_SAME), number k // div of one that is repeated in runs (_RUNS), or what
+a table says. A result that is narrower than its operands (u_dot_v, the gradient of what was
+broadcast) adds `reduced` products for each number.
 
 Sums are in float32, of doubles in float64. Triton comes with PyTorch for GPUs; where it is missing,
 the general operators of `kernels.eager` do.
