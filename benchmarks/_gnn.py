@@ -17,7 +17,8 @@ weights and computes the same model, which the first loss shows. The systems are
     pyg-csr          PyTorch Geometric on a CSR matrix, which it has for GCN alone
     dgl              DGL, in an interpreter that has it (--dgl-python)
 
-An epoch is forward, loss, backward and a step of Adam; its time is the least of all but the first.
+An epoch is forward, loss, backward and a step of Adam; its time is the least of all but the first. A model that is named
+as one of KERNELS is that message passing alone, forward and, unless `backward` is False, backward.
 PyG's GCN keeps its normalised adjacency matrix between epochs (`cached`). Extra memory is the peak of
 the process over the first epoch less what it held before, when graph, features and model were there.
 """
@@ -36,6 +37,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 SYSTEMS = ("graphwright", "pyg", "pyg-csr", "dgl")
+KERNELS = {
+    "copy_u sum": ("copy_u", "x", "sum"),
+    "u_mul_e sum": ("u_mul_e", "x w", "sum"),
+    "u_mul_e sum, heads": ("u_mul_e", "xh att", "sum"),
+    "copy_e sum, heads": ("copy_e", "att", "sum"),
+    "copy_u max": ("copy_u", "x", "max"),
+    "u_mul_e max": ("u_mul_e", "x w", "max"),
+    "u_dot_v": ("u_dot_v", "x x", None),
+    "u_dot_v, heads": ("u_dot_v", "xh xh", None),
+    "u_add_v, heads": ("u_add_v", "s s", None),
+    "edge_softmax, heads": ("edge_softmax", "att", None),
+}
+"""A message function, its fields, and the reduction, or None for a value of each edge."""
 LIMIT_S = 600
 """How long a process may take for one epoch."""
 
@@ -55,6 +69,7 @@ class Case:
     epochs: int = 5
     seed: int = 0
     threads: int = 0
+    backward: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +95,11 @@ def side_by_side_options() -> argparse.ArgumentParser:
         default=os.cpu_count() or 1,
         help="threads of each system (all cores)",
     )
+    own.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="compare seconds of all threads on processors, where other programs run as well",
+    )
     return own
 
 
@@ -102,7 +122,9 @@ def _has(python: str, package: str) -> bool:
     return done.returncode == 0
 
 
-def measure(case: Case, pythons: Mapping[str, str]) -> dict[str, Measured]:
+def measure(
+    case: Case, pythons: Mapping[str, str], processor_time: bool = False
+) -> dict[str, Measured]:
     """Run a case with each of some systems, epoch by epoch in turn."""
     runs = {
         system: _Run(replace(case, system=system), python) for system, python in pythons.items()
@@ -113,7 +135,10 @@ def measure(case: Case, pythons: Mapping[str, str]) -> dict[str, Measured]:
         for _ in range(case.epochs):
             for run in runs.values():
                 run.epoch()
-        return {system: run.result() for system, run in runs.items()}
+        results = {system: run.result() for system, run in runs.items()}
+        if processor_time:
+            results = {s: replace(m, seconds=m.cpu_seconds) for s, m in results.items()}
+        return results
     finally:
         for run in runs.values():
             run.end()
@@ -311,13 +336,90 @@ class _Training:
         return {**taken, "loss": float(loss.detach())}
 
 
+class _Kernel:
+    """One message passing on features that want gradients, of DGL, ours, or PyG's parts."""
+
+    def __init__(self, case: Case) -> None:
+        import torch
+
+        self.case = case
+        src, dst = self.ends = _random_edges(case.nodes, case.edges, case.seed)
+        draw = torch.Generator().manual_seed(case.seed + 2)
+        heads, wide = case.heads, case.features
+        made = {
+            "x": (case.nodes, wide), "xh": (case.nodes, heads, wide // heads),
+            "s": (case.nodes, heads, 1), "w": (len(src), 1), "att": (len(src), heads, 1),
+        }  # fmt: skip
+        self.message, fields, self.reduction = KERNELS[case.model]
+        self.fields = {
+            name: torch.randn(shape, generator=draw).requires_grad_(case.backward)
+            for name, shape in made.items()
+            if name in fields.split()
+        }
+        self.names = fields.split()
+        if not case.system.startswith("pyg"):
+            if case.system == "dgl":
+                import dgl
+            else:
+                import graphwright.gnn as dgl
+            self.dgl = dgl
+            self.graph = dgl.graph((src, dst), num_nodes=case.nodes)
+            self.graph.create_formats_()
+
+    def epoch(self) -> dict[str, float]:
+        for values in self.fields.values():
+            values.grad = None
+        start, cpu = time.perf_counter(), time.process_time()
+        out = self._of_pyg() if self.case.system.startswith("pyg") else self._of_dgl()
+        if self.case.backward:
+            out.backward(out.detach())
+        taken = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu}
+        total = out.detach().abs().mean()
+        for values in self.fields.values():
+            total = total if values.grad is None else total + values.grad.abs().mean()
+        return {**taken, "loss": float(total)}
+
+    def _of_dgl(self):
+        g, fn, names = self.graph, self.dgl.function, self.names
+        with g.local_scope():
+            for name, values in self.fields.items():
+                (g.edata if name in ("w", "att") else g.ndata)[name] = values
+            if self.message == "edge_softmax":
+                return self.dgl.ops.edge_softmax(g, self.fields["att"])
+            message = getattr(fn, self.message)(*names, "m")
+            if self.reduction is None:
+                g.apply_edges(message)
+                return g.edata["m"]
+            g.update_all(message, getattr(fn, self.reduction)("m", "out"))
+            return g.ndata["out"]
+
+    def _of_pyg(self):
+        from torch_geometric.utils import scatter, softmax
+
+        src, dst = self.ends
+        if self.message == "edge_softmax":
+            return softmax(self.fields["att"], dst, num_nodes=self.case.nodes)
+        first, *rest = (self.fields[name] for name in self.names)
+        operator = self.message.split("_")[1]
+        messages = first if self.message == "copy_e" else first[src]
+        if rest:
+            other = rest[0] if self.message.endswith("e") else rest[0][dst]
+            messages = messages + other if operator == "add" else messages * other
+        if operator == "dot":
+            messages = messages.sum(-1, keepdim=True)
+        if self.reduction is None:
+            return messages
+        return scatter(messages, dst, 0, self.case.nodes, reduce=self.reduction)
+
+
 def _serve(case: Case) -> None:
     import torch
 
     if case.threads:
         torch.set_num_threads(case.threads)
-    _Training(replace(case, nodes=64, edges=256)).epoch()  # loads code
-    training = _Training(case)
+    kind = _Kernel if case.model in KERNELS else _Training
+    kind(replace(case, nodes=64, edges=256)).epoch()  # loads code
+    training = kind(case)
     print(json.dumps({}), flush=True)
     for _ in sys.stdin:
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
