@@ -15,9 +15,9 @@ would make results depend on timing.
     row 1    part 2                                                       out[1]
 
 Operands that are broadcast are read in their place: number `k` of a message is number k of an
-operand of the same shape (_SAME), number k // div of one that is repeated in runs (_RUNS), or what
-a table says. A result that is narrower than its operands (u_dot_v, the gradient of what was
-broadcast) adds `reduced` products for each number.
+operand of the same shape (_SAME), the only one (_ONE), number k // div of one that is repeated in
+runs (_RUNS), or what a table says. A result that is narrower than its operands (u_dot_v, the
+gradient of what was broadcast) adds `reduced` products for each number.
 
 Sums are in float32, of doubles in float64. Triton comes with PyTorch for GPUs; where it is missing,
 the general operators of `kernels.eager` do.
@@ -45,18 +45,24 @@ PART = 256
 _TILE = 1024
 """The numbers that a program has under way."""
 _OPS = {"copy": 0, "add": 1, "sub": 2, "mul": 3, "dot": 3, "div": 4}
-_SAME, _RUNS, _TABLE = range(3)
+_SAME, _RUNS, _TABLE, _ONE = range(4)
 
 
 @triton.jit
-def _place(table, at, mask, div, how: tl.constexpr):
-    """Where the operand's number is that belongs to number `at` of the messages."""
-    if how == 0:
-        return at
+def _read(
+    x, rows, table, columns, mask, live, div, other, how: tl.constexpr, dtype: tl.constexpr
+):  # fmt: skip
+    """The operand's numbers that belong to some columns of messages."""
+    if how == 3:
+        places = rows + tl.zeros(live.shape, tl.int64)
+        return tl.load(x + places, mask=live, other=other).to(dtype)
+    elif how == 0:
+        return tl.load(x + rows + columns, mask=mask, other=other).to(dtype)
     elif how == 1:
-        return at // div
+        return tl.load(x + rows + columns // div, mask=mask, other=other).to(dtype)
     else:
-        return tl.load(table + at, mask=mask, other=0).to(at.dtype)
+        places = tl.load(table + columns, mask=mask, other=0)
+        return tl.load(x + rows + places, mask=mask, other=other).to(dtype)
 
 
 @triton.jit
@@ -82,8 +88,20 @@ def _pick(end: tl.constexpr, other, row, edge):
 
 
 @triton.jit
+def _message(
+    a, b, a_rows, b_rows, a_table, b_table, columns, mask, live, a_div, b_div, op: tl.constexpr,
+    a_how: tl.constexpr, b_how: tl.constexpr, dtype: tl.constexpr,
+):  # fmt: skip
+    x = _read(a, a_rows, a_table, columns, mask, live, a_div, 0, a_how, dtype)
+    if op != 0:
+        y = _read(b, b_rows, b_table, columns, mask, live, b_div, 1, b_how, dtype)
+        x = _combined(x, y, op)
+    return x
+
+
+@triton.jit
 def _messages(
-    a, b, a_rows, b_rows, a_table, b_table, columns, mask, reduced, a_div, b_div,
+    a, b, a_rows, b_rows, a_table, b_table, columns, mask, live, reduced, a_div, b_div,
     op: tl.constexpr, summed: tl.constexpr, a_how: tl.constexpr, b_how: tl.constexpr,
     dtype: tl.constexpr,
 ):  # fmt: skip
@@ -92,26 +110,17 @@ def _messages(
         total = tl.zeros(mask.shape, dtype)
         r = reduced * 0
         while r < reduced:
-            at = columns * reduced + r
-            x = tl.load(a + a_rows + _place(a_table, at, mask, a_div, a_how), mask=mask, other=0)
-            x = x.to(dtype)
-            if op != 0:
-                y = tl.load(
-                    b + b_rows + _place(b_table, at, mask, b_div, b_how), mask=mask, other=1
-                )
-                x = _combined(x, y.to(dtype), op)
-            total += x
+            total += _message(
+                a, b, a_rows, b_rows, a_table, b_table, columns * reduced + r, mask, live, a_div,
+                b_div, op, a_how, b_how, dtype,
+            )  # fmt: skip
             r += 1
         return total
     else:
-        x = tl.load(a + a_rows + _place(a_table, columns, mask, a_div, a_how), mask=mask, other=0)
-        x = x.to(dtype)
-        if op != 0:
-            y = tl.load(
-                b + b_rows + _place(b_table, columns, mask, b_div, b_how), mask=mask, other=1
-            )
-            x = _combined(x, y.to(dtype), op)
-        return x
+        return _message(
+            a, b, a_rows, b_rows, a_table, b_table, columns, mask, live, a_div, b_div, op, a_how,
+            b_how, dtype,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -138,7 +147,8 @@ def _sum_parts(
         mask = live & inside
         value = _messages(
             a, b, _pick(a_end, other, row, edge) * a_wide, _pick(b_end, other, row, edge) * b_wide,
-            a_table, b_table, columns, mask, reduced, a_div, b_div, op, summed, a_how, b_how, dtype,
+            a_table, b_table, columns, mask, live, reduced, a_div, b_div, op, summed, a_how, b_how,
+            dtype,
         )  # fmt: skip
         total += tl.where(mask, value, 0)
         p += lanes
@@ -166,7 +176,7 @@ def _each_edge(
         target = tl.load(dst + edge, mask=live, other=0).to(tl.int64)
     value = _messages(
         a, b, _pick(a_end, source, target, edge) * a_wide,
-        _pick(b_end, source, target, edge) * b_wide, a_table, b_table, columns, mask, reduced,
+        _pick(b_end, source, target, edge) * b_wide, a_table, b_table, columns, mask, live, reduced,
         a_div, b_div, op, summed, a_how, b_how, dtype,
     )  # fmt: skip
     tl.store(out + edge * wide + columns, value.to(out.dtype.element_ty), mask=mask)
@@ -192,9 +202,9 @@ def _dot_edges(
     while first < reduced:
         within = (first + tl.arange(0, block))[None, :]
         mask = live[:, None] & (within < reduced)
-        value = _messages(
-            a, b, a_rows, b_rows, a_table, b_table, column * reduced + within, mask, reduced,
-            a_div, b_div, op, False, a_how, b_how, dtype,
+        value = _message(
+            a, b, a_rows, b_rows, a_table, b_table, column * reduced + within, mask,
+            live[:, None], a_div, b_div, op, a_how, b_how, dtype,
         )  # fmt: skip
         total += tl.where(mask, value, 0)
         first += block
@@ -215,15 +225,18 @@ def _extremes(
     inside = columns < wide
     row, slot = tl.load(rows + part).to(tl.int64), tl.load(slots + part).to(tl.int64)
     p, stop = tl.load(starts + part).to(tl.int64), tl.load(stops + part).to(tl.int64)
-    best = tl.zeros([lanes, block], dtype)
-    winner = tl.zeros([lanes, block], tl.int64) - 1
+    # Winners are numbers of entries within the part. Where all are the worst there is, the first
+    # wins, which is entry 0; a message that is not a number beats all, and the last of these wins.
+    first = p
+    worst = float("inf") if least else float("-inf")
+    best = tl.full([lanes, block], worst, dtype)
+    winner = tl.full([lanes, block], -1, tl.int32)
     while p < stop:
         entry = p + tl.arange(0, lanes)[:, None]
         live = entry < stop
         mask = live & inside
-        if is_second:  # the extremes of parts, and the entries that they came from
+        if is_second:  # the extremes of parts
             value = tl.load(a + entry * wide + columns, mask=mask, other=0)
-            place = tl.load(found + entry * wide + columns, mask=mask, other=-1)
         else:
             other = tl.load(indices + entry, mask=live, other=0).to(tl.int64)
             if numbered:
@@ -232,37 +245,41 @@ def _extremes(
                 edge = tl.where(live, entry, 0)
             value = _messages(
                 a, b, _pick(a_end, other, row, edge) * a_wide,
-                _pick(b_end, other, row, edge) * b_wide, a_table, b_table, columns, mask, reduced,
-                a_div, b_div, op, summed, a_how, b_how, dtype,
+                _pick(b_end, other, row, edge) * b_wide, a_table, b_table, columns, mask, live,
+                reduced, a_div, b_div, op, summed, a_how, b_how, dtype,
             )  # fmt: skip
-            place = tl.where(mask, entry, -1)
+        value = tl.where(mask, value, worst)
         if least:
-            better = value < best
+            better = (value < best) | (value != value)
         else:
-            better = value > best
-        better = mask & (better | (winner < 0) | (value != value))
+            better = (value > best) | (value != value)
         best = tl.where(better, value, best)
-        winner = tl.where(better, place, winner)
+        winner = tl.where(better, (entry - first).to(tl.int32), winner)
         p += lanes
-    # Of lanes: a number that is none wins, the last of these; of equal ones the first.
-    has, is_none = winner >= 0, best != best
+    is_none = best != best
     if least:
-        extreme = tl.min(tl.where(has & (best == best), best, float("inf")), 0)[None, :]
+        extreme = tl.min(tl.where(is_none, worst, best), 0)[None, :]
     else:
-        extreme = tl.max(tl.where(has & (best == best), best, float("-inf")), 0)[None, :]
+        extreme = tl.max(tl.where(is_none, worst, best), 0)[None, :]
+    far = 2147483647
     last_none = tl.max(tl.where(is_none, winner, -1), 0)[None, :]
-    far = 9223372036854775807
-    first_best = tl.min(tl.where(has & (best == extreme), winner, far), 0)[None, :]
-    place = tl.where(last_none >= 0, last_none, tl.where(first_best == far, -1, first_best))
-    value = tl.where(last_none >= 0, float("nan"), tl.where(place < 0, 0, extreme)).to(dtype)
+    first_best = tl.min(tl.where((winner >= 0) & (best == extreme), winner, far), 0)[None, :]
+    within = tl.where(last_none >= 0, last_none, tl.where(first_best == far, 0, first_best))
+    value = tl.where(last_none >= 0, float("nan"), extreme)
+    is_empty = first == stop
+    value = tl.where(is_empty, 0, value).to(dtype)
     whole = inside & (slot < 0)
-    edge = place
+    taken = first + within
+    if is_second:  # the entry that the part's extreme came from
+        taken = tl.load(found + taken * wide + columns, mask=inside, other=0)
+    edge = taken
     if numbered:
-        edge = tl.load(edges + place, mask=whole & (place >= 0), other=-1).to(tl.int64)
+        edge = tl.load(edges + taken, mask=whole & (first < stop), other=0).to(tl.int64)
+    edge = tl.where(is_empty, -1, edge)
     tl.store(out + row * wide + columns, value.to(out.dtype.element_ty), mask=whole)
     tl.store(chosen + row * wide + columns, edge, mask=whole)
     tl.store(partial + slot * wide + columns, value, mask=inside & (slot >= 0))
-    tl.store(entries + slot * wide + columns, place, mask=inside & (slot >= 0))
+    tl.store(entries + slot * wide + columns, taken, mask=inside & (slot >= 0))
 
 
 def contract(
@@ -361,7 +378,8 @@ def _meeting(a: Shape, b: Shape, out: Shape, device: torch.device) -> _Meeting:
     for table, shape in ((first, a), (second, b)):
         every, div = np.arange(len(table)), max(len(table) // max(prod(shape), 1), 1)
         same, runs = bool((table == every).all()), bool((table == every // div).all())
-        hows.append(_SAME if same else _RUNS if runs else _TABLE)
+        one = prod(shape) == 1
+        hows.append(_ONE if one else _SAME if same else _RUNS if runs else _TABLE)
         divs.append(div)
         is_needed = hows[-1] == _TABLE
         tables.append(torch.from_numpy(table if is_needed else table[:1].copy()).to(device))
