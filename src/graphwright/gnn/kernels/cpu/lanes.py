@@ -184,9 +184,7 @@ def _extreme8(sign: str) -> Any:
                 _IR.VectorType(context.get_data_type(kind), _WIDTH).as_pointer(),
             )
             align = kind.bitwidth // 8
-            chosen = builder.select(
-                better, write.spread(values[5]), builder.load(at, align=align)
-            )
+            chosen = builder.select(better, write.spread(values[5]), builder.load(at, align=align))
             builder.store(chosen, at, align=align)
             return context.get_dummy_value()
 
