@@ -49,7 +49,8 @@ def contract(
                 return _bag(relation, a, a_end, None, out_end)
         if b is not None and out_end == "e" and op in _BY_ROWS and _is_narrow(a, b, out_shape):
             x, y = _at_edges(relation, a, a_end), _at_edges(relation, b, b_end)
-            return _BY_ROWS[op](x, y, out=None if a_end == "e" else x)
+            at_edges: Tensor = _BY_ROWS[op](x, y, out=None if a_end == "e" else x)
+            return at_edges
         if _is_weighted(op, a, a_end, b, b_end, out_end, out_shape):
             assert b is not None
             return _bag(relation, a, a_end, b, out_end)

@@ -313,7 +313,8 @@ def distribute_made(
             how = _Processes(workers, threads, timeout, elastic)
             begin = _beginning(checkpoint, resume)
             results, lost = _start(_made, given, how, begin, directory, folder)
-    return replace(results[0], lost=lost)
+    first: Trained = results[0]
+    return replace(first, lost=lost)
 
 
 def _made(make: Any, options: Mapping[str, Any], log: str) -> Trained:
