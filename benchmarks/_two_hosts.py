@@ -80,7 +80,13 @@ def plan(graph: Graph, on: Cluster, store: Store, device: str) -> tuple[dict[str
         if world().rank:
             return []
         found = plan_by_calls(
-            graph, on, store, device=device, baselines=("data",), report=lambda *_: None, within=WITHIN
+            graph,
+            on,
+            store,
+            device=device,
+            baselines=("data",),
+            report=lambda *_: None,
+            within=WITHIN,
         )
         ways = {OURS: found.frontier.fastest(), DATA: found.frontier.others["data"]}
         return [{name: each.to_json() for name, each in ways.items()}, found.num_calls]

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import graphwright.gnn as dgl
 from gnn_parts import MODELS, add_features, gcn, largest_difference, sgd, train_whole
 from graphwright import cli
-from graphwright.errors import WorkerFailed
-from graphwright.gnn.distributed import CostModel
+from graphwright.errors import InvalidCheckpoint, WorkerFailed
+from graphwright.gnn.distributed import CostModel, InvalidTraining
 from graphwright.run import launch
 
 ROC = ("gcn", "gin", "gat", "sage mean", "sage pool", "commnet", "deep residual gcn")
@@ -146,3 +146,84 @@ def test_a_worker_that_is_killed_ends_the_training():
     assert caught.value.rank == 1
     assert largest_difference(model, before) == 0
     assert time.monotonic() - began < 300  # the machine may be busy; without an end it never would
+
+
+class KilledOnce(nn.Module):
+    """Is killed in the middle of its seventh pass, on rank 1, unless that has happened before."""
+
+    def __init__(self, mark):
+        super().__init__()
+        self.inner, self.passes, self.mark = make_model("gin", torch.float64), 0, str(mark)
+
+    def forward(self, g, x):
+        self.passes += 1
+        if self.passes == 7 and os.environ.get("RANK") == "1" and not Path(self.mark).exists():
+            Path(self.mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.inner(g, x)
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def test_training_goes_on_with_those_that_are_left(tmp_path):
+    g, seen = make_graph(torch.float64), []
+    model = KilledOnce(tmp_path / "killed")
+    whole = copy.deepcopy(model)
+    expected = train_whole(whole, g, 10, momentum)
+    trained = dgl.distribute(
+        model, g, workers=3, epochs=10, optimizer=momentum, threads=1, elastic=True, every=2,
+        check=False, on_epoch=seen.append,
+    )  # fmt: skip
+    assert len(trained.lost) == 1
+    assert "rank 1 of 3 was killed by signal 9" in trained.lost[0]
+    torch.testing.assert_close(trained.losses, expected, rtol=1e-10, atol=1e-10)
+    assert largest_difference(model, whole) < 1e-10
+    assert [len(epoch.busy) for epoch in trained.epochs] == [3] * 6 + [2] * 4
+    assert [epoch.number for epoch in seen] == list(range(1, 11))
+    assert len(trained.bounds) == 3
+    times = [epoch.since_start for epoch in trained.epochs]
+    assert times == sorted(times)
+
+
+def test_training_resumes_with_another_number_of_workers(tmp_path):
+    g, folder = make_graph(torch.float64), tmp_path / "kept"
+    model = make_model("gin", torch.float64)
+    whole = copy.deepcopy(model)
+    expected = train_whole(whole, g, 9, momentum)
+    options = {"optimizer": momentum, "threads": 1, "checkpoint": folder, "every": 2}
+    dgl.distribute(copy.deepcopy(model), g, workers=1, epochs=5, **options)
+    assert sorted(path.name for path in folder.iterdir()) == ["epoch-000004.pt", "epoch-000005.pt"]
+    with pytest.raises(InvalidTraining, match=r"holds checkpoints already.*epoch-000005.*resume"):
+        dgl.distribute(model, g, workers=2, epochs=9, **options)
+    trained = dgl.distribute(model, g, workers=2, epochs=9, resume=True, **options)
+    torch.testing.assert_close(trained.losses, expected, rtol=1e-10, atol=1e-10)
+    assert largest_difference(model, whole) < 1e-10
+    assert trained.lost == ()
+
+    fewer = add_features(dgl.data.barabasi_albert(200, 3), 1, torch.float64)
+    again = {"workers": 2, "epochs": 9, "resume": True, **options}
+    with pytest.raises(InvalidCheckpoint, match="is of a graph with 300 vertices"):
+        dgl.distribute(model, fewer, **again)
+    with pytest.raises(InvalidCheckpoint, match=r"of another model: 'layers.*' has shape"):
+        dgl.distribute(make_model("gcn", torch.float64), g, **again)
+    (folder / "epoch-000009.pt").write_bytes(b"PK no zip file")
+    with pytest.raises(InvalidCheckpoint, match=r"epoch-000009\.pt cannot be read; remove it"):
+        dgl.distribute(model, g, **again)
+
+
+def test_what_cannot_be_kept_or_continued_is_refused(tmp_path):
+    g, model = make_graph(), make_model("gcn")
+    cases = (
+        ({"resume": True}, "resume=True needs the folder"),
+        ({"every": 0}, "every=0; give a number of epochs"),
+        ({"checkpoint": 3}, "checkpoint=3; give a folder"),
+        ({"elastic": True, "partition": (0, 100, 300)}, "is for 2 workers, and elastic"),
+    )
+    for options, message in cases:
+        with pytest.raises(InvalidTraining, match=message):
+            dgl.distribute(model, g, workers=2, **options)
+    (tmp_path / "file").touch()
+    with pytest.raises(WorkerFailed, match="CheckpointNotSaved"):
+        dgl.distribute(model, g, workers=1, epochs=1, checkpoint=tmp_path / "file" / "folder")

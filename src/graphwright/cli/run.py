@@ -204,6 +204,26 @@ def gnn_train(
         int, typer.Option(min=0, help="Epochs between two evaluations; 0 for none.")
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of dropout and sampling.")] = 0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints; the two newest are kept.")
+    ] = None,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, help="Epochs between two checkpoints.")
+    ] = 10,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Continue from the newest checkpoint, with any number of workers."
+        ),
+    ] = False,
+    elastic: Annotated[
+        bool,
+        typer.Option(
+            "--elastic",
+            help="If a worker is lost, continue with the remaining ones from the newest "
+            "checkpoint. Not under torchrun, which restarts workers itself.",
+        ),
+    ] = False,
     save: Annotated[
         Path | None,
         typer.Option(
@@ -246,6 +266,7 @@ def gnn_train(
             partial(load_gnn, model), workers=workers, epochs=epochs, features=features,
             labels=labels, partition=partition, order=order, sampling=sampling,
             optimizer=partial(adam, lr=learning_rate), evaluate_every=evaluate_every, seed=seed,
+            checkpoint=checkpoint, every=checkpoint_every, resume=resume, elastic=elastic,
             on_epoch=lambda epoch: report(_epoch_line(epoch), epoch.number, epochs),
         )  # fmt: skip
     if not trained.epochs:  # another rank tells
@@ -295,6 +316,8 @@ def _show_trained(trained: Trained) -> None:
         f"an epoch took {format_seconds(trained.epoch_seconds)} at the end; the slowest worker "
         f"computed {last.imbalance:.2f} times the mean"
     )
+    for line in trained.lost:
+        console.print(f"went on without a worker: {line}")
     for number, (low, high) in enumerate(pairwise(trained.bounds)):
         busy = format_seconds(sum(last.busy[number]))
         console.print(f"worker {number}: vertices {low:,} to {high:,}, busy {busy} an epoch")

@@ -30,7 +30,8 @@ FLAGS = {
     },
     "gnn-train": {
         "--workers", "--epochs", "--learning-rate", "--partition", "--order", "--fanouts", "--batch-size", "--features", "--labels",
-        "--evaluate-every", "--seed", "--save", "--balance-plot", "--accuracy-plot", "--output", "-o", "--json",
+        "--evaluate-every", "--seed", "--checkpoint", "--checkpoint-every", "--resume", "--elastic", "--save", "--balance-plot",
+        "--accuracy-plot", "--output", "-o", "--json",
     },
     "plan": {
         "--cluster", "--objective", "--algorithm", "--memory", "--margin", "--points", "--baselines", "--budget", "--seed",

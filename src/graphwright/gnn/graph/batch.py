@@ -27,6 +27,8 @@ def batch(graphs: Iterable[DGLGraph], ndata: Any = ALL, edata: Any = ALL) -> DGL
         raise DGLError("The input list of graphs cannot be empty.")
     first = graphs[0]
     for graph in graphs:
+        if not isinstance(graph, DGLGraph):
+            raise DGLError(f"Expect graphs. Got {type(graph).__name__} in the list.")
         if graph.is_block:
             raise DGLError("Batching a block is not supported.")
         if graph.meta != first.meta:

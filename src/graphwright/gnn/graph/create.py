@@ -228,6 +228,8 @@ def _is_pair(entry: Any) -> bool:
 
 
 def _id_tensor(part: Any, idtype: torch.dtype | None, device: Any) -> Tensor:
+    if idtype not in (None, *ID_TYPES):
+        raise InvalidIds(f"idtype has to be torch.int32 or torch.int64. Got {idtype!r}.")
     if not isinstance(part, Tensor):
         array = np.asarray(part if not hasattr(part, "__next__") else list(part))
         if array.size and array.dtype.kind not in "iu":

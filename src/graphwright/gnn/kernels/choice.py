@@ -4,6 +4,7 @@ On a CPU (1M edges, 20k nodes, 128 floats, side by side; docs/gnn.md has the fig
 
     a feature copied to the other end, or times one number per edge     embedding_bag over CSR
     a feature copied to its edges                                       index_select
+    a few numbers of each edge from those of its ends                   index_select of both
     everything else                                                     the compiled loops
 
 Numbers of 16 bits are widened for the loops, and the result is rounded once. On a GPU Triton's
@@ -29,6 +30,10 @@ from graphwright.gnn.storage import Relation
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _HALF = (torch.float16, torch.bfloat16)
+_BY_ROWS: dict[str, Any] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div
+}  # fmt: skip
+_NARROW = 16
 _BAGS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -63,6 +68,10 @@ def contract(
                 return a.index_select(0, relation.coo[0 if a_end == "u" else 1])
             if a.dtype in _BAGS and a.numel():
                 return _bag(relation, a, a_end, None, out_end)
+        if b is not None and out_end == "e" and op in _BY_ROWS and _is_narrow(a, b, out_shape):
+            x, y = _at_edges(relation, a, a_end), _at_edges(relation, b, b_end)
+            at_edges: Tensor = _BY_ROWS[op](x, y, out=None if a_end == "e" else x)
+            return at_edges
         if _is_weighted(op, a, a_end, b, b_end, out_end, out_shape):
             assert b is not None
             return _bag(relation, a, a_end, b, out_end)
@@ -129,6 +138,17 @@ def _is_weighted(
         and a.dtype in (torch.float32, torch.float64)
         and prod(out_shape) > 1
     )
+
+
+def _is_narrow(a: Tensor, b: Tensor, out_shape: Shape) -> bool:
+    """Whether rows are so short that edges are best taken in their order, not by destination."""
+    same = tuple(a.shape[1:]) == tuple(b.shape[1:]) == out_shape
+    return same and 0 < prod(out_shape) <= _NARROW
+
+
+def _at_edges(relation: Relation, x: Tensor, end: str) -> Tensor:
+    """The rows of each edge's end."""
+    return x if end == "e" else x.index_select(0, relation.coo[0 if end == "u" else 1])
 
 
 def _bag(relation: Relation, a: Tensor, a_end: str, weight: Tensor | None, out_end: str) -> Tensor:

@@ -13,6 +13,13 @@ from graphwright.gnn.sampling.generator import (
 from graphwright.gnn.sampling.negative import global_uniform_negative_sampling
 from graphwright.gnn.sampling.neighbours import sample_neighbors, select_topk
 from graphwright.gnn.sampling.pinsage import PinSAGESampler, RandomWalkNeighborSampler
+from graphwright.gnn.sampling.propagate import (
+    prop_edges,
+    prop_edges_dfs,
+    prop_nodes,
+    prop_nodes_bfs,
+    prop_nodes_topo,
+)
 from graphwright.gnn.sampling.traversal import (
     bfs_edges_generator,
     bfs_nodes_generator,

@@ -22,7 +22,7 @@ from graphwright.gnn.storage.compress import invert, rows_of, sort_by_end
 FORMATS = ("coo", "csr", "csc")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Compressed:
     """The entries of each row, one row after another; without `edge_ids`, entry p is edge p."""
 

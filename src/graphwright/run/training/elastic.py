@@ -36,6 +36,8 @@ class Attempt:
 
 Prepare = Callable[[Attempt], tuple[object, ...]]
 """Makes the function's arguments for a start, in the parent: a plan for so many workers, say."""
+Newest = Callable[[Path], Path | None]
+"""Finds the newest checkpoint of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Elastic:
     min_workers: int
     max_restarts: int
     threads: int | None
+    timeout: float | None = None
+    newest: Newest = latest
 
     def __call__(
         self,
@@ -64,14 +68,15 @@ class Elastic:
         while True:
             arguments = prepare(attempt)
             try:
-                return launch(attempt.num_workers, threads=self.threads)(function, *arguments)
+                start = launch(attempt.num_workers, threads=self.threads, timeout=self.timeout)
+                return start(function, *arguments)
             except WorkerFailed as error:
                 if not is_loss(error) or not self._may_go_on(attempt):
                     raise
                 attempt = Attempt(
                     number=attempt.number + 1,
                     num_workers=attempt.num_workers - 1,
-                    checkpoint=latest(self.directory) or first,
+                    checkpoint=self.newest(self.directory) or first,
                     failure=error,
                 )
 
@@ -86,15 +91,20 @@ def elastic(
     min_workers: int = 1,
     max_restarts: int | None = None,
     threads: int | None = None,
+    timeout: float | None = None,
+    newest: Newest = latest,
 ) -> Elastic:
     """Prepare processes that outlast the loss of some; the function saves in `directory`.
+
+    `newest` finds what it saved there, where that is in another form than `step.save`'s. `timeout`
+    limits each start, in seconds.
 
     >>> def prepare(attempt):                   # here: plan for as many as there are
     ...     plan = gw.plan(graph, f"local:{attempt.num_workers}", objective="time")
     ...     return plan, attempt.checkpoint
     >>> elastic(4, "checkpoints")(train, prepare)       # train(plan, checkpoint) in every worker
     """
-    launch(num_workers, threads=threads)  # the same checks
+    launch(num_workers, threads=threads, timeout=timeout)  # the same checks
     if not 1 <= min_workers <= num_workers:
         raise InvalidLaunch(
             f"min_workers={min_workers!r}; give a number from 1 to num_workers={num_workers}"
@@ -107,6 +117,8 @@ def elastic(
         min_workers=min_workers,
         max_restarts=num_workers - min_workers if max_restarts is None else max_restarts,
         threads=threads,
+        timeout=timeout,
+        newest=newest,
     )
 
 

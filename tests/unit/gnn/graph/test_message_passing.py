@@ -230,3 +230,47 @@ def test_what_does_not_fit_is_named(g, call, error, message):
     g.edata["long"] = torch.ones(7, 4)
     with pytest.raises(error, match=message):
         call(g)
+
+
+def test_a_message_that_is_not_in_the_mailbox_is_named():
+    g = dgl.graph(([0, 1], [1, 0]))
+    g.ndata["h"] = torch.ones(2, 1)
+    with pytest.raises(
+        dgl.DGLError, match=r"no message 'q' in the mailbox; the messages are \['m'\]"
+    ):
+        g.update_all(fn.copy_u("h", "m"), lambda nodes: {"h": nodes.mailbox["q"].sum(1)})
+
+
+def test_ids_are_of_32_or_64_bits():
+    with pytest.raises(
+        dgl.DGLError, match=r"idtype has to be torch.int32 or torch.int64. Got torch.int16"
+    ):
+        dgl.graph(([0], [1]), idtype=torch.int16)
+
+
+def test_what_is_no_graph_is_not_batched():
+    with pytest.raises(dgl.DGLError, match=r"Expect graphs. Got int"):
+        dgl.batch([dgl.graph(([0], [1])), 3])
+
+
+def test_propagation_along_traversals():
+    g = dgl.graph(([0, 0, 1, 2], [1, 2, 3, 3]))  # a diamond
+    pair = fn.copy_u("h", "m"), fn.sum("m", "h")
+    orders = dgl.topological_nodes_generator(g)
+    ways = (
+        (lambda: dgl.prop_nodes_topo(g, *pair), lambda: g.prop_nodes(orders, *pair)),
+        (lambda: dgl.prop_nodes(g, orders[1:], *pair), lambda: g.prop_nodes(orders[1:], *pair)),
+        (lambda: dgl.prop_nodes_bfs(g, 0, *pair), lambda: g.prop_nodes(orders, *pair)),
+        (lambda: dgl.prop_edges(g, ([0, 1], [2, 3]), *pair), lambda: g.prop_nodes(orders[1:], *pair)),
+        (lambda: dgl.prop_edges_dfs(g, 0, *pair), lambda: g.prop_edges(dgl.dfs_edges_generator(g, 0), *pair)),
+    )  # fmt: skip
+    for ours, expected in ways:
+        found = []
+        for way in (ours, expected):
+            g.ndata["h"] = torch.tensor([[1.0], [5.0], [7.0], [0.0]])
+            way()
+            found.append(g.ndata["h"].reshape(-1).tolist())
+        assert found[0] == found[1]
+    g.ndata["h"] = torch.tensor([[1.0], [5.0], [7.0], [0.0]])
+    dgl.prop_nodes(g, orders[1:], *pair)
+    assert g.ndata["h"].reshape(-1).tolist() == [1, 1, 1, 2]

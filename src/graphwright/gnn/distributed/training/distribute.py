@@ -27,6 +27,7 @@ from graphwright.files import scratch_folder
 from graphwright.gnn.distributed.assign import metis_partition_assignment
 from graphwright.gnn.distributed.balance import Bounds, CostModel, check_bounds
 from graphwright.gnn.distributed.cache import CACHING
+from graphwright.gnn.distributed.checkpoint import Checkpoint, newest
 from graphwright.gnn.distributed.training.follow import follow, write_epoch
 from graphwright.gnn.distributed.training.independence import check_independence
 from graphwright.gnn.distributed.training.sampled import Sampling
@@ -48,7 +49,8 @@ from graphwright.gnn.distributed.training.worker import (
 )
 from graphwright.gnn.graph import DGLGraph
 from graphwright.machine import parse_quantity
-from graphwright.run import RowLinks, launch, read_variables, world
+from graphwright.run import Attempt, RowLinks, launch, read_variables, world
+from graphwright.run import elastic as start_elastic
 
 MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 """DGL's names of the vertices to learn from, to tune by and to judge by."""
@@ -65,6 +67,8 @@ class Trained:
     """The model's output for each vertex, after the last epoch."""
     state: Mapping[str, Tensor]
     """A copy of the trained model's `state_dict()`."""
+    lost: tuple[str, ...] = ()
+    """How each worker ended that was lost, where training went on without it."""
 
     @property
     def losses(self) -> list[float]:
@@ -81,6 +85,7 @@ class Trained:
         return {
             "workers": len(self.bounds) - 1,
             "bounds": list(self.bounds),
+            "lost": list(self.lost),
             "cost": None if self.cost is None else self.cost.to_dict(),
             "epochs": [
                 asdict(epoch) | {"slowest": epoch.slowest, "imbalance": epoch.imbalance}
@@ -118,6 +123,10 @@ def distribute(
     threads: int | None = None,
     timeout: float | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 10,
+    resume: bool = False,
+    elastic: bool = False,
 ) -> Trained:
     """Train `model(graph, features)` on the whole graph, in place, on several workers.
 
@@ -130,9 +139,14 @@ def distribute(
     `caching` says what stays: "least" (the fewest bytes are copied), "recent" or "nothing".
     A model that looks across vertices other than along edges is refused (NotDistributable), by a
     comparison on a few vertices before workers start; `check=False` leaves that out.
+
+    `checkpoint` is a folder for checkpoints, written after each `every` epochs and the last;
+    `resume` goes on from the newest of them, with any number of workers. If a worker is lost,
+    `elastic` goes on with those that are left, from the newest checkpoint, rather than end.
     """
     _check_types(model, graph, cost, workers)
     _check_learning(loss, optimizer, sampling)
+    _check_keeping(checkpoint, every, resume, elastic, partition)
     for option, number in (("epochs", epochs), ("evaluate_every", evaluate_every), ("seed", seed)):
         if not _is_count(number):
             raise InvalidTraining(f"{option}={number!r}; give a whole number from 0 upwards")
@@ -153,15 +167,21 @@ def distribute(
     bounds = _checked(partition, graph, workers)
     task = Task(
         problem=problem, epochs=epochs, partition=bounds, cost=cost, sampling=sampling,
-        evaluate_every=evaluate_every, horizon=horizon, seed=seed,
+        evaluate_every=evaluate_every, horizon=horizon, seed=seed, every=every,
         memory=_memory(memory, caching, sampling), caching=caching,
+        directory=None if checkpoint is None else Path(checkpoint).absolute(),
+        begin=_beginning(checkpoint, resume),
     )  # fmt: skip
+    if task.begin is not None:
+        size = graph.num_nodes(), graph.num_edges()
+        Checkpoint.load(task.begin).check(model, task.begin, size)
     places = _order(graph, order, workers)
     store = GraphStore.of(graph, places)
     if check and _num_workers(workers) > 1:
         modes = (True, False) if sampling is None else (False,)  # mini-batches are seen whole
         check_independence(model, store, features, modes=modes)
-    results = _run(model, store, task, workers, threads, timeout, on_epoch)
+    how = _Processes(workers, threads, timeout, elastic)
+    results, lost = _run(model, store, task, how, on_epoch)
     first = results[0]
     if first.state is not None:
         model.load_state_dict(first.state)
@@ -171,6 +191,7 @@ def distribute(
     return Trained(
         epochs=first.epochs, bounds=first.bounds, cost=first.cost, outputs=outputs,
         state={name: value.detach().cpu().clone() for name, value in model.state_dict().items()},
+        lost=lost,
     )  # fmt: skip
 
 
@@ -199,7 +220,7 @@ def predict(
     store = GraphStore.of(graph)
     if check and _num_workers(workers) > 1:
         check_independence(model, store, features, modes=(False,))
-    results = _run(model, store, task, workers, threads, timeout, None)
+    results, _ = _run(model, store, task, _Processes(workers, threads, timeout), None)
     return torch.cat([result.outputs for result in results])
 
 
@@ -210,19 +231,59 @@ def _num_workers(workers: int | None) -> int:
     return 1 if workers is None else workers
 
 
+@dataclass(frozen=True, slots=True)
+class _Processes:
+    """How workers are started."""
+
+    workers: int | None
+    threads: int | None
+    timeout: float | None
+    is_elastic: bool = False
+
+
+Given = Callable[[Path | None, Path | None], tuple[object, ...]]
+"""Makes the arguments of workers: of the checkpoint to begin from and the folder for others."""
+
+
 def _run(
-    model: nn.Module, store: GraphStore, task: Task, workers: int | None, threads: int | None,
-    timeout: float | None, on_epoch: Callable[[Epoch], None] | None,
-) -> list[WorkerResult]:  # fmt: skip
-    """The results of all workers by rank; of this one alone, with all outputs, under torchrun."""
+    model: nn.Module, store: GraphStore, task: Task, how: _Processes,
+    on_epoch: Callable[[Epoch], None] | None,
+) -> tuple[list[WorkerResult], tuple[str, ...]]:  # fmt: skip
+    """The results of all workers by rank, and who was lost.
+
+    Under torchrun, the result of this one alone, with all outputs.
+    """
     if read_variables(os.environ) is not None:
-        return [_as_one_of_many(model, store, task, workers, on_epoch)]
+        return [_as_one_of_many(model, store, task, how.workers, on_epoch)], ()
     with scratch_folder() as folder:
         store.save(folder)
         log = folder / "epochs.jsonl"
+
+        def given(begin: Path | None, directory: Path | None) -> tuple[object, ...]:
+            return model, replace(task, begin=begin, directory=directory), str(folder), str(log)
+
         with follow(log, on_epoch):
-            start = launch(1 if workers is None else workers, threads=threads, timeout=timeout)
-            return start(_worker, model, task, str(folder), str(log))
+            return _start(_worker, given, how, task.begin, task.directory, folder)
+
+
+def _start(
+    work: Callable[..., Any], given: Given, how: _Processes, begin: Path | None,
+    directory: Path | None, folder: Path,
+) -> tuple[list[Any], tuple[str, ...]]:  # fmt: skip
+    """Call `work` in all workers; if one is lost, again in one fewer, where that is wanted."""
+    count = 1 if how.workers is None else how.workers
+    if not how.is_elastic:
+        start = launch(count, threads=how.threads, timeout=how.timeout)
+        return start(work, *given(begin, directory)), ()
+    place, lost = directory or folder / "checkpoints", []
+
+    def prepare(attempt: Attempt) -> tuple[object, ...]:
+        if attempt.failure is not None:
+            lost.append(str(attempt.failure).partition("\n")[0])
+        return given(attempt.checkpoint, place)
+
+    again = start_elastic(count, place, threads=how.threads, timeout=how.timeout, newest=newest)
+    return again(work, prepare, checkpoint=begin), tuple(lost)
 
 
 def _worker(model: nn.Module, task: Task, folder: str, log: str) -> WorkerResult:
@@ -238,16 +299,29 @@ def distribute_made(
     threads: int | None = None,
     timeout: float | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
+    elastic: bool = False,
     **options: Any,
 ) -> Trained:
     """`distribute` for a model whose class other processes cannot import: each calls `make`."""
     if read_variables(os.environ) is not None:
-        return _make_and_train(make, workers, options, on_epoch)
+        return _make_and_train(make, workers, {**options, "elastic": elastic}, on_epoch)
+    partition, every = options.get("partition", "learned"), options.get("every", 10)
+    checkpoint, resume = options.get("checkpoint"), bool(options.get("resume"))
+    _check_keeping(checkpoint, every, resume, elastic, partition)
+    directory = None if checkpoint is None else Path(checkpoint).absolute()
     with scratch_folder() as folder:
         log = folder / "epochs.jsonl"
+
+        def given(begin: Path | None, directory: Path | None) -> tuple[object, ...]:
+            kept = {"checkpoint": directory, "resume": begin is not None}
+            return make, {**options, **kept}, str(log)
+
         with follow(log, on_epoch):
-            start = launch(1 if workers is None else workers, threads=threads, timeout=timeout)
-            return start(_made, make, options, str(log))[0]
+            how = _Processes(workers, threads, timeout, elastic)
+            begin = _beginning(checkpoint, resume)
+            results, lost = _start(_made, given, how, begin, directory, folder)
+    first: Trained = results[0]
+    return replace(first, lost=lost)
 
 
 def _made(make: Any, options: Mapping[str, Any], log: str) -> Trained:
@@ -343,6 +417,38 @@ def _memory(memory: int | str | None, caching: str, sampling: Sampling | None) -
     if not _is_count(nbytes) or not nbytes:
         raise InvalidTraining(f'memory={memory!r}; give bytes, or a size such as "2GB"')
     return int(nbytes)
+
+
+def _check_keeping(
+    checkpoint: Any, every: Any, resume: bool, is_elastic: bool, partition: Any
+) -> None:
+    if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
+        raise InvalidTraining(f"checkpoint={checkpoint!r}; give a folder")
+    if not _is_count(every) or every < 1:
+        raise InvalidTraining(f"every={every!r}; give a number of epochs from 1 upwards")
+    if resume and checkpoint is None:
+        raise InvalidTraining("resume=True needs the folder of the checkpoints: checkpoint=")
+    if is_elastic and not isinstance(partition, str):
+        raise InvalidTraining(
+            f"partition={partition!r} is for {len(partition) - 1} workers, and elastic training "
+            f"goes on with fewer; give one of {', '.join(STRATEGIES)}"
+        )
+    if is_elastic and read_variables(os.environ) is not None:
+        raise InvalidTraining(
+            "elastic=True starts processes again, and these were started by another; give "
+            "checkpoint= and resume=True, and let torchrun restart them (--max-restarts)"
+        )
+
+
+def _beginning(checkpoint: Any, resume: bool) -> Path | None:
+    """The checkpoint to go on from; others in the folder are refused without `resume`."""
+    found = None if checkpoint is None else newest(checkpoint)
+    if found is not None and not resume:
+        raise InvalidTraining(
+            f"{checkpoint} holds checkpoints already, the newest is {found.name}; go on from it "
+            "with resume=True, or give another folder"
+        )
+    return None if found is None else found.absolute()
 
 
 def _is_count(value: Any) -> bool:

@@ -48,7 +48,4 @@ def _read(log: Path, tell: Callable[[Epoch], None], ended: threading.Event) -> N
         whole = text.rpartition(b"\n")[0]
         place += len(whole) + bool(whole)
         for line in whole.splitlines():
-            data = json.loads(line)
-            data["busy"] = tuple(map(tuple, data["busy"]))
-            data["bounds"], data["copied"] = tuple(data["bounds"]), tuple(data["copied"])
-            tell(Epoch(**data))
+            tell(Epoch.from_dict(json.loads(line)))

@@ -44,17 +44,24 @@ class SampledTrainer(Trainer):
 
     def __init__(
         self, model: nn.Module, links: RowLinks, problem: Problem, store: GraphStore,
-        sampling: Sampling, seed: int,
+        sampling: Sampling, seed: int, behind: int = 0,
     ) -> None:  # fmt: skip
+        """`behind` epochs were trained before, of which this is the continuation."""
         super().__init__(model, links, problem)
         self.store, self.sampling, self.whole = store, sampling, store.structure()
         self.sampler = NeighborSampler(list(sampling.fanouts))
         self.order = torch.Generator().manual_seed(seed)  # the same on all workers
-        seed_sampling(seed * links.size + links.rank)
+        seed_sampling((behind * 1_000_003 + seed) * links.size + links.rank)
         name = problem.masks.get("train")
         count = store.num_nodes
         rows = torch.ones(count, dtype=torch.bool) if name is None else store.node[name].bool()
         self.learned = rows.nonzero().reshape(-1)
+        for _ in range(behind):
+            self._shuffled()
+
+    def _shuffled(self) -> Tensor:
+        """The training vertices in the order of the next epoch."""
+        return self.learned[torch.randperm(len(self.learned), generator=self.order)]
 
     def step(self) -> float:
         """One epoch: the mean loss of its mini-batches' seeds, before each update."""
@@ -63,7 +70,7 @@ class SampledTrainer(Trainer):
         self.model.train()
         halo, clock = self.part.halo, self.clock
         halo.start()
-        shuffled = self.learned[torch.randperm(len(self.learned), generator=self.order)]
+        shuffled = self._shuffled()
         total = 0.0
         for seeds in shuffled.split(self.sampling.batch_size):
             halo.tokens.clear()

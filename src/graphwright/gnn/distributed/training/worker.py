@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,11 +29,12 @@ from graphwright.gnn.distributed.balance import (
     imbalance,
 )
 from graphwright.gnn.distributed.cache import DeviceCache
+from graphwright.gnn.distributed.checkpoint import Checkpoint
 from graphwright.gnn.distributed.training.batch_norm import restore_statistics
 from graphwright.gnn.distributed.training.part import cut_part
 from graphwright.gnn.distributed.training.sampled import SampledTrainer, Sampling
 from graphwright.gnn.distributed.training.store import GraphStore
-from graphwright.gnn.distributed.training.trainer import Problem, Trainer
+from graphwright.gnn.distributed.training.trainer import InvalidTraining, Problem, Trainer
 from graphwright.run import RowLinks
 
 STRATEGIES = ("learned", "edges", "vertices")
@@ -55,6 +57,13 @@ class Epoch:
     since_start: float = 0.0
     copied: tuple[int, ...] = ()
     """Bytes that each worker copied to its device and back, where its memory is limited."""
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Epoch:
+        """What `asdict` has made, also after a way through JSON."""
+        busy, bounds = tuple(map(tuple, data["busy"])), tuple(data["bounds"])
+        copied = tuple(data.get("copied", ()))
+        return Epoch(**{**data, "busy": busy, "bounds": bounds, "copied": copied})
 
     @property
     def slowest(self) -> float:
@@ -81,6 +90,11 @@ class Task:
     seed: int = 0
     memory: int | None = None
     caching: str = "least"
+    directory: Path | None = None
+    """Where checkpoints are written, after each `every` epochs and the last."""
+    every: int = 10
+    begin: Path | None = None
+    """The checkpoint to go on from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +111,22 @@ class WorkerResult:
 class Cutter:
     """Where the graph is cut; the same on all ranks, as rank 0 decides."""
 
-    def __init__(self, store: GraphStore, links: RowLinks, task: Task, device: Any) -> None:
+    def __init__(
+        self, store: GraphStore, links: RowLinks, task: Task, cost: CostModel | None, device: Any
+    ) -> None:
         self.store, self.links, self.device = store, links, device
         self.is_learned = task.partition == "learned" and task.sampling is None
         self.online: OnlinePartitioner | None = None
-        self.bounds = self._first(task)
+        self.given = cost
+        self.bounds = self._first(task.partition)
 
-    def _first(self, task: Task) -> Bounds:
-        workers, how, cost = self.links.size, task.partition, task.cost
+    @property
+    def cost(self) -> CostModel | None:
+        """What is known of costs: learned here, or given."""
+        return self.given if self.online is None else self.online.model or self.given
+
+    def _first(self, how: str | Bounds) -> Bounds:
+        workers, cost = self.links.size, self.given
         if not isinstance(how, str):
             return check_bounds(how, self.store.num_nodes, workers)
         if how == "vertices":
@@ -146,15 +168,27 @@ def train_part(
     tell: Callable[[Epoch], None] | None = None,
 ) -> WorkerResult:  # fmt: skip
     """Train on this worker's part of a graph, together with the others; rank 0 tells of epochs."""
-    torch.manual_seed(task.seed * links.size + links.rank)  # what dropout draws from
+    kept = _go_on_from(task.begin, model, store)
+    epochs = [] if kept is None else [Epoch.from_dict(epoch) for epoch in kept.epochs]
+    behind, earlier = len(epochs), epochs[-1].since_start if epochs else 0.0
+    if len(links.gather(torch.tensor([behind], device=device)).unique()) > 1:
+        raise InvalidTraining(
+            f"rank {links.rank} found a checkpoint after {behind} epochs, and others another; the "
+            "folder has to be one that all of them see"
+        )
+    torch.manual_seed((behind * 1_000_003 + task.seed) * links.size + links.rank)  # for dropout
     model.to(device)
-    cutter = Cutter(store, links, task, device)
+    cutter = Cutter(store, links, task, task.cost if kept is None else kept.cost, device)
     cache = None
     if task.memory is not None:
         cache = DeviceCache(memory=task.memory, device=device, caching=task.caching)
     trainer = Trainer(model, links, task.problem, cache)
     if task.sampling is not None:
-        trainer = SampledTrainer(model, links, task.problem, store, task.sampling, task.seed)
+        trainer = SampledTrainer(
+            model, links, task.problem, store, task.sampling, task.seed, behind
+        )
+    if kept is not None and trainer.optimizer is not None:
+        trainer.optimizer.load_state_dict(dict(kept.optimizer))
 
     def move(bounds: Bounds) -> float:
         """Go on with other bounds; the seconds that it took."""
@@ -162,9 +196,8 @@ def train_part(
         trainer.take(cut_part(store, bounds, links, device))
         return time.perf_counter() - began
 
-    epochs: list[Epoch] = []
     move_seconds, started, paused = move(cutter.bounds), time.perf_counter(), 0.0
-    for number in range(1, task.epochs + 1):
+    for number in range(behind + 1, task.epochs + 1):
         began, bounds = time.perf_counter(), cutter.bounds
         loss = trainer.step()
         seconds, clock = time.perf_counter() - began, trainer.clock
@@ -179,7 +212,7 @@ def train_part(
         if cache is not None:
             moved = torch.tensor([cache.bytes_in + cache.bytes_out], device=device)
             copied = tuple(links.gather(moved).cpu().reshape(-1).tolist())
-        since = time.perf_counter() - started - paused
+        since = earlier + time.perf_counter() - started - paused
         accuracy: dict[str, float] = {}
         if task.evaluate_every and (number % task.evaluate_every == 0 or number == task.epochs):
             began = time.perf_counter()
@@ -192,6 +225,11 @@ def train_part(
         epochs.append(made)
         if tell is not None and links.rank == 0:
             tell(made)
+        is_due = number % task.every == 0 or number == task.epochs
+        if task.directory is not None and is_due and links.rank == 0:
+            began = time.perf_counter()
+            _checkpoint(trainer, epochs, cutter, store).save(task.directory)
+            paused += time.perf_counter() - began
     outputs, _ = trainer.evaluate()
     restore_statistics(model)
     state = {name: value.cpu() for name, value in model.state_dict().items()}
@@ -200,5 +238,27 @@ def train_part(
         state=state if links.rank == 0 else None,
         outputs=outputs.cpu(),
         bounds=cutter.bounds,
-        cost=task.cost if cutter.online is None else cutter.online.model or task.cost,
+        cost=cutter.cost,
+    )
+
+
+def _go_on_from(path: Path | None, model: nn.Module, store: GraphStore) -> Checkpoint | None:
+    if path is None:
+        return None
+    kept = Checkpoint.load(path)
+    kept.check(model, path, (store.num_nodes, store.num_edges))
+    model.load_state_dict(kept.model)
+    return kept
+
+
+def _checkpoint(
+    trainer: Trainer, epochs: list[Epoch], cutter: Cutter, store: GraphStore
+) -> Checkpoint:
+    assert trainer.optimizer is not None
+    return Checkpoint(
+        epochs=tuple(asdict(epoch) for epoch in epochs),
+        model={name: value.detach() for name, value in trainer.model.state_dict().items()},
+        optimizer=trainer.optimizer.state_dict(),
+        cost=cutter.cost,
+        graph=(store.num_nodes, store.num_edges),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphwright.gnn.storage import EdgeType, Frame, take_rows
+from graphwright.gnn.storage import EdgeType, Frame, MissingFeature, take_rows
 
 
 class Batch(Mapping[str, Any]):
@@ -32,6 +32,13 @@ class Batch(Mapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._frame
+
+
+class Mailbox(dict[str, Any]):
+    """Messages by name."""
+
+    def __missing__(self, name: str) -> Any:
+        raise MissingFeature(f"no message '{name}' in the mailbox; the messages are {list(self)}")
 
 
 class EdgeBatch:
@@ -78,7 +85,7 @@ class NodeBatch:
     ) -> None:  # fmt: skip
         self._ids, self._ntype = ids, ntype
         self.data = Batch(frame, None if whole else ids)
-        self.mailbox = mailbox
+        self.mailbox = None if mailbox is None else Mailbox(mailbox)
         self.mask = mask
 
     def nodes(self) -> Tensor:

@@ -5,6 +5,8 @@
     scale8(out, o, a, i, y)   out[o:o+8] += a[i:i+8] * y
     times8(out, o, a, i, b, j)  out[o:o+8] += a[i:i+8] * b[j:j+8]
     dot8(a, i, b, j)          the sum of a[i:i+8] * b[j:j+8]
+    more8(out, o, w, a, i, n)   where a[i:i+8] is more than out[o:o+8], it takes its place, and
+                              w[o:o+8] is n; less8 is for less
 
 Rows of features are read in the order of edges, which is random: without prefetching, each waits
 for memory in turn. Numba vectorises long loops alone, and the run of one attention head has 8 to
@@ -54,7 +56,7 @@ class _Writer:
         self.builder.store(value, place, align=self.align)
 
     def spread(self, number: Any) -> Any:
-        empty = _IR.Constant(self.vector, _IR.Undefined)
+        empty = _IR.Constant(_IR.VectorType(number.type, _WIDTH), _IR.Undefined)
         first = self.builder.insert_element(empty, number, _NUMBER(0))
         mask = _IR.Constant(_IR.VectorType(_NUMBER, _WIDTH), [0] * _WIDTH)
         return self.builder.shuffle_vector(first, empty, mask)
@@ -68,6 +70,15 @@ class _Writer:
         if self.floating:
             return self.builder.fmul(x, y, flags=_MAY_FUSE)
         return self.builder.mul(x, y)
+
+    def is_better(self, x: Any, old: Any, sign: str) -> Any:
+        """Where x beats the old one: by `sign`, or as it is no number."""
+        if not self.floating:
+            signed = self.signature.args[0].dtype.signed
+            compare = self.builder.icmp_signed if signed else self.builder.icmp_unsigned
+            return compare(sign, x, old)
+        beats = self.builder.fcmp_ordered(sign, x, old)
+        return self.builder.or_(beats, self.builder.fcmp_unordered("uno", x, x))
 
     def total(self, vector: Any) -> Any:
         """The sum of all lanes, by halves."""
@@ -153,3 +164,33 @@ def dot8(context: Any, a: Any, i: Any, b: Any, j: Any) -> Any:
         return write.total(products)
 
     return a.dtype(a, i, b, j), codegen
+
+
+def _extreme8(sign: str) -> Any:
+    @_written
+    def better8(context: Any, out: Any, o: Any, w: Any, a: Any, i: Any, n: Any) -> Any:
+        """Eight numbers take the place of others that they beat."""
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            write = _Writer(context, builder, signature)
+            place, x = write.place(0, values), write.load(write.place(3, values))
+            old = write.load(place)
+            better = write.is_better(x, old, sign)
+            write.store(builder.select(better, x, old), place)
+            kind = signature.args[2].dtype
+            numbers = context.make_array(signature.args[2])(context, builder, values[2])
+            at = builder.bitcast(
+                builder.gep(numbers.data, [values[1]]),
+                _IR.VectorType(context.get_data_type(kind), _WIDTH).as_pointer(),
+            )
+            align = kind.bitwidth // 8
+            chosen = builder.select(better, write.spread(values[5]), builder.load(at, align=align))
+            builder.store(chosen, at, align=align)
+            return context.get_dummy_value()
+
+        return _TYPES.void(out, o, w, a, i, n), codegen
+
+    return better8
+
+
+more8, less8 = _extreme8(">"), _extreme8("<")

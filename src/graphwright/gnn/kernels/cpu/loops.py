@@ -20,7 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.gnn.kernels.cpu.lanes import copy8, dot8, prefetch, scale8, times8
+from graphwright.gnn.kernels.cpu.lanes import (
+    copy8,
+    dot8,
+    less8,
+    more8,
+    prefetch,
+    scale8,
+    times8,
+)
 from graphwright.tasks import reassociated, reassociated_inline, unowned
 
 COPY, ADD, SUB, MUL, DIV, RSUB, RDIV = range(7)
@@ -204,6 +212,29 @@ def sum_rows(
                     _copy(out, o, buffer, U(0), run)
 
 
+@reassociated_inline
+def _compare(
+    out: Any, o: Any, chosen: Any, x: Any, i: Any, run: Any, number: Any, is_first: Any, least: Any
+) -> None:
+    """The messages of an entry take the place of those that they beat."""
+    if is_first:
+        for k in range(run):
+            out[o + k] = x[i + k]
+            chosen[o + k] = number
+        return
+    end = run - run % U(8)
+    if least:
+        for k in range(U(0), end, U(8)):
+            less8(out, o + k, chosen, x, i + k, number)
+    else:
+        for k in range(U(0), end, U(8)):
+            more8(out, o + k, chosen, x, i + k, number)
+    for k in range(end, run):
+        value, old = x[i + k], out[o + k]
+        if value != value or (value < old if least else value > old):
+            out[o + k], chosen[o + k] = value, number
+
+
 @reassociated
 def extreme_rows(
     start: Any, stop: Any, indptr: Any, indices: Any, edges: Any, op: Any, run: Any,
@@ -243,23 +274,11 @@ def extreme_rows(
                     if p == first or x != x or (x < old if least else x > old):
                         out[o], chosen[o] = x, number
                     continue
-                _fill(op, buffer, a, i, b, j, b_step, run)
-                if p == first:
-                    for k in range(run):
-                        out[o + k] = buffer[k]
-                        chosen[o + k] = number
-                elif least:
-                    for k in range(run):
-                        x, old = buffer[k], out[o + k]
-                        better = (x < old) | (x != x)
-                        out[o + k] = x if better else old
-                        chosen[o + k] = number if better else chosen[o + k]
+                if op == 0:
+                    _compare(out, o, chosen, a, i, run, number, p == first, least)
                 else:
-                    for k in range(run):
-                        x, old = buffer[k], out[o + k]
-                        better = (x > old) | (x != x)
-                        out[o + k] = x if better else old
-                        chosen[o + k] = number if better else chosen[o + k]
+                    _fill(op, buffer, a, i, b, j, b_step, run)
+                    _compare(out, o, chosen, buffer, U(0), run, number, p == first, least)
 
 
 @reassociated
@@ -277,16 +296,23 @@ def route_rows(
     o_at, to_at, f_at = unowned(o_at), unowned(to_at), unowned(f_at)
     first_row, last_row = (start, stop) if by_rows else (U(0), rows)
     first, last = (U(0), run) if by_rows else (start, stop)
+    places = np.empty(run, np.uint64)  # found before they are used: all are random reads
     for row in range(first_row, last_row):
         for g in range(U(len(o_at))):
+            begin = row * o_wide + o_at[g]
             for k in range(first, last):
-                o = row * o_wide + o_at[g] + k * o_step
+                number = chosen[begin + k * o_step]
+                edge = U(max(number, 0))
+                other = U(src[edge])
+                places[k] = _pick(to_end, other, row, edge) * to_wide + to_at[g] + k * to_step
+                prefetch(to, places[k])
+            for k in range(first, last):
+                o = begin + k * o_step
                 if chosen[o] < 0:
                     continue
-                edge = U(chosen[o])
-                other = U(src[edge])
                 value = grad[o]
                 if scaled:
-                    place = _pick(f_end, other, row, edge) * f_wide
+                    edge = U(chosen[o])
+                    place = _pick(f_end, U(src[edge]), row, edge) * f_wide
                     value *= factor[place + f_at[g] + k * f_step]
-                to[_pick(to_end, other, row, edge) * to_wide + to_at[g] + k * to_step] += value
+                to[places[k]] += value
