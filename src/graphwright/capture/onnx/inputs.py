@@ -70,7 +70,7 @@ def _shape(
     return tuple(made)
 
 
-def _check_sizes(path: Path, declared: Declared, sizes: tuple[int, ...]) -> None:
+def _check_sizes(path: Path, declared: Declared, sizes: tuple[Any, ...]) -> None:
     dims = declared.dims
     fits = dims is None or (
         len(dims) == len(sizes)
@@ -124,4 +124,5 @@ def _checked(path: Path, declared: Sequence[Declared], given: Any) -> tuple[Tens
                 f"{path}: input {each.name!r} is a tensor of {dtype_name(dtype)}, not {has}"
             )
         _check_sizes(path, each, tuple(tensor.shape))
-    return given
+    made: tuple[Tensor, ...] = given
+    return made

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphwright.capture.onnx.operators import Call
-from graphwright.capture.onnx.operators.table import Kernel
+from graphwright.capture.onnx.operators import Call, Kernel
 
 
 @dataclass(frozen=True, slots=True)

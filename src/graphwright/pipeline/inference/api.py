@@ -165,10 +165,10 @@ def optimize(
     file: it needs no example where all its shapes are known, and `shapes` gives dims that are open,
     {"batch": 1}; the result takes the file's inputs in its order. `prices` are measured on this
     machine, or by formulas, or a function of a call's name, attributes and types. `alpha` is how
-    much dearer than the best a graph may be that the search goes on from, `budget` how many graphs it looks at
-    in each distinct piece of the model, `seconds` how long it may take in all. The result is
-    checked against the model on random inputs like the example, drawn with `seed`, to within
-    `tolerance` of the largest output.
+    much dearer than the best a graph may be that the search goes on from, `budget` how many graphs
+    it looks at in each distinct piece of the model, `seconds` how long it may take in all. The
+    result is checked against the model on random inputs like the example, drawn with `seed`, to
+    within `tolerance` of the largest output.
     """
     check_options(alpha, budget, seconds, tolerance, seed)
     report("reading the model", 0, 0)

@@ -182,12 +182,14 @@ def rms_norm(call: Call, x: Tensor, scale: Tensor) -> Tensor:
     shape = x.shape[call.whole("axis", -1) :]
     if scale.shape != shape:
         raise NotImplementedError("factors that are spread")
-    return F.rms_norm(x, list(shape), scale, call.number("epsilon", 1e-5))
+    made: Tensor = F.rms_norm(x, list(shape), scale, call.number("epsilon", 1e-5))
+    return made
 
 
 @operator("LpNormalization")
 def lp_norm(call: Call, x: Tensor) -> Tensor:
-    return x / x.norm(call.whole("p", 2), call.whole("axis", -1), keepdim=True)
+    length: Tensor = x.norm(call.whole("p", 2), call.whole("axis", -1), keepdim=True)
+    return x / length
 
 
 @operator("LRN")

@@ -27,7 +27,7 @@ Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
 class Call:
     """The attributes of a node, the version of its operator and how many outputs are read."""
 
-    attrs: Mapping[str, Attribute]
+    attrs: Mapping[str, Attribute | Tensor]
     opset: int
     num_outputs: int
 
