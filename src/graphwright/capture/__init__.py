@@ -15,6 +15,7 @@ from typing import Any
 from graphwright.aten import ConstantLearningRate, advance, bind, replay
 from graphwright.capture.api import UndescribedOperators, capture
 from graphwright.capture.exporting import Exported, arguments_of, export, without_cache
+from graphwright.capture.onnx import OnnxModule, read_onnx, reference, write_kept_nodes
 from graphwright.capture.options import read_arguments, read_options
 from graphwright.capture.prepare import Parts, Trainable, prepare
 from graphwright.capture.record import AssumedValues

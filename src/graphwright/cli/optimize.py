@@ -14,6 +14,7 @@ from rich.table import Table
 from graphwright.cli import outputs
 from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
 from graphwright.cli.inputs import load_model
+from graphwright.errors import InvalidOption
 
 if TYPE_CHECKING:
     from graphwright.pipeline import Optimized
@@ -33,6 +34,13 @@ def optimize(
     model: Model,
     batch_size: BatchSize = 1,
     small: Small = False,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For an ONNX file with open dims: the size of one, batch=1, or the shape of an "
+            "input, image=1,3,224,224. Repeat it for several."
+        ),
+    ] = None,
     prices: Annotated[
         Prices,
         typer.Option(
@@ -73,6 +81,8 @@ def optimize(
 
     `graphwright optimize my_model.py:make --prices roofline --json`
 
+    `graphwright optimize model.onnx --shape batch=1 -o faster.onnx` reads an ONNX file.
+
     Batch norms and biases become part of convolutions, then the search merges what the rules allow:
     products of one input, poolings and convolutions, branches. What depends on weights alone is
     computed once. `graphwright rules 269` shows a rule that was used. The result is checked, and
@@ -85,12 +95,17 @@ def optimize(
 
     with outputs.progress(as_json) as tell:
         tell(f"loading {model}", 0, 0)
-        workload = load_model(model, None if _is_file(model) else batch_size, small, "cpu")
-        # a model without a loss function is given its inputs alone
-        inputs, _ = split_batch(workload.batch, has_targets=workload.loss_fn is not None)
+        source: Any = model
+        inputs: Any = None
+        if not model.endswith(".onnx"):
+            workload = load_model(model, None if _is_file(model) else batch_size, small, "cpu")
+            # a model without a loss function is given its inputs alone
+            inputs, _ = split_batch(workload.batch, has_targets=workload.loss_fn is not None)
+            source = workload.model.eval()
         result = make(
-            workload.model.eval(),
+            source,
             inputs,
+            shapes=_shapes(shape) if shape or inputs is None else None,
             prices=prices.value,
             alpha=alpha,
             budget=budget,
@@ -111,6 +126,21 @@ def optimize(
 
 def _is_file(model: str) -> bool:
     return ":" in model or model.endswith(".py")
+
+
+def _shapes(given: list[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """Sizes by names: batch=1, image=1,3,224,224."""
+    shapes: dict[str, int | tuple[int, ...]] = {}
+    for text in given or ():
+        name, _, sizes = text.rpartition("=")
+        try:
+            numbers = tuple(int(size) for size in sizes.split(","))
+        except ValueError:
+            numbers = ()
+        if not name or not numbers:
+            raise InvalidOption(f"--shape {text}: give a size, batch=1, or image=1,3,224,224")
+        shapes[name] = numbers if len(numbers) > 1 else numbers[0]
+    return shapes
 
 
 def _show(model: str, result: Optimized) -> None:
@@ -136,7 +166,11 @@ def _show(model: str, result: Optimized) -> None:
     if made.channels_last:
         console.print("images lie in memory with their channels last, which is faster here")
     if made.difference is not None:
-        console.print(f"results differ from the original's by at most {made.difference:.1e}")
+        by = " by onnxruntime" if made.compared_with == "onnxruntime" else ""
+        console.print(f"results differ from the original's{by} by at most {made.difference:.1e}")
+    if made.unsupported:
+        listed = ", ".join(f"{count} {name}" for name, count in made.unsupported.items())
+        console.print(f"kept as they are, run by onnxruntime: {listed}", highlight=False)
 
 
 def _milliseconds(seconds: float) -> str:

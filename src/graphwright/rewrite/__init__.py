@@ -17,4 +17,5 @@ from graphwright.rewrite.passes import (
     read_pass,
     register,
 )
+from graphwright.rewrite.training import Applied, Optimize, rules_of
 from graphwright.rewrite.unmerge import Unmerge

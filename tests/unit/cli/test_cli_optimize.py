@@ -7,8 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 from graphwright import cli
-from graphwright.errors import GraphFileError
+from graphwright.errors import GraphFileError, InvalidOption
 from graphwright.pipeline import load_optimized
+from onnx_files import node, write
 
 OPTIONS = ("--small", "--prices", "roofline", "--budget", "20")
 
@@ -64,3 +65,16 @@ def test_other_files_are_refused_before_the_work():
 def test_the_rule_of_groups_is_drawn_too():
     result = CliRunner().invoke(cli.app, ["rules", "1360"])
     assert result.exit_code == 0 and "alike" in result.output
+
+
+def test_an_onnx_file_is_optimised_for_given_shapes(tmp_path):
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["y"])]
+    inputs = [("x", torch.float32, ("batch", 3))]
+    path = write(tmp_path / "m.onnx", nodes, inputs, ["y"], {"w": torch.rand(3, 4)})
+    with pytest.raises(InvalidOption, match="leaves dim 0"):
+        run(str(path), *OPTIONS[1:])
+    with pytest.raises(InvalidOption, match="--shape batch=many"):
+        run(str(path), "--shape", "batch=many", *OPTIONS[1:])
+    saved = tmp_path / "m.pt"
+    run(str(path), "--shape", "batch=2", "-o", str(saved), *OPTIONS[1:])
+    assert load_optimized(saved)(torch.rand(2, 3)).shape == (2, 4)

@@ -1,8 +1,8 @@
 """`gw.optimize`: a module that computes the same in less time.
 
-    module -> torch.export -> graph -> rewrite by proved rules -> fold weights -> module
-                                            |                                      |
-                                     prices: measured, roofline            checked and raced
+    module or ONNX file -> torch.export -> graph -> rewrite by proved rules -> fold -> module
+                                                       |                                 |
+                                          prices: measured, roofline          checked and raced
 
 Two things stand behind the outcome. It is *checked*: original and result run on random inputs, and
 have to agree up to rounding. And it is *raced*: the graph before the rules and the one after them
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,14 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from graphwright.aten import call
-from graphwright.capture import Exported, export, without_cache
+from graphwright.capture import (
+    Exported,
+    OnnxModule,
+    export,
+    read_onnx,
+    reference,
+    without_cache,
+)
 from graphwright.errors import GraphwrightError, InvalidOption
 from graphwright.ir import Graph
 from graphwright.machine import cluster
@@ -63,7 +70,8 @@ class Report:
     each was used). `difference` is the largest between original and result, relative to the
     largest output; None where it was not checked. `kept` says whether the rules' outcome won the
     race against the graph before them; where it did not, that is what is returned. `channels_last`
-    says whether images lie in memory with their channels last.
+    says whether images lie in memory with their channels last. `unsupported` counts nodes of an
+    ONNX file that are kept as they are, and `compared_with` says what the original ran by.
     """
 
     original: float
@@ -80,6 +88,8 @@ class Report:
     difference: float | None
     kept: bool
     channels_last: bool
+    unsupported: Mapping[str, int] = field(default_factory=dict)
+    compared_with: str = "PyTorch"
 
     def __str__(self) -> str:
         rules = ", ".join(f"{n} x {count}" for n, count in self.applied.items()) or "none"
@@ -101,9 +111,16 @@ class Optimized(nn.Module):
     Weights are buffers, some of them computed from several of the original's.
     """
 
-    def __init__(self, body: Nested, graph: Graph, report: Report) -> None:
+    def __init__(
+        self, body: Nested, graph: Graph, report: Report, source: OnnxModule | None = None
+    ) -> None:
         super().__init__()
         self.body, self.graph, self.report = body, graph, report
+        self._example: tuple[Tensor, ...] | None = None
+        self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        if source is not None:  # of an ONNX file: it says what is needed to write one
+            self._example = source.example
+            self._names = (source.input_names, source.output_names)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute what the original does."""
@@ -112,11 +129,13 @@ class Optimized(nn.Module):
     def save(self, path: str | os.PathLike[str], inputs: Any = None) -> None:
         """Write the model: .pt for `load_optimized`, .pt2 for `torch.export.load`, or .onnx.
 
-        The latter two need example inputs, and .onnx the packages onnx and onnxscript.
+        The latter two need example inputs, unless the model was read from an ONNX file, and .onnx
+        the packages onnx and onnxscript.
         """
         path = Path(path)
         if path.suffix in (".pt2", ".onnx"):
-            save_exported(self, inputs, path)
+            given = self._example if inputs is None else inputs
+            save_exported(self, given, path, self._names)
         else:
             save(self.body, self.graph, asdict(self.report), path)
 
@@ -126,9 +145,10 @@ class Optimized(nn.Module):
 
 
 def optimize(
-    model: nn.Module,
-    inputs: Any,
+    model: nn.Module | str | os.PathLike[str],
+    inputs: Any = None,
     *,
+    shapes: Mapping[str, int | Sequence[int]] | None = None,
     prices: Prices | Price = "measured",
     alpha: float = ALPHA,
     budget: int = 300,
@@ -141,15 +161,27 @@ def optimize(
     """Return a module that computes what `model` does in inference, in less time.
 
     `inputs` is an example: a tensor, a tuple (positional arguments) or a mapping (keyword
-    arguments); the result takes inputs of the same shapes. `prices` are measured on this machine,
-    or by formulas, or a function of a call's name, attributes and types. `alpha` is how much dearer
-    than the best a graph may be that the search goes on from, `budget` how many graphs it looks at
-    in each distinct piece of the model, `seconds` how long it may take in all. The result is
-    checked against the model on random inputs like the example, drawn with `seed`, to within
-    `tolerance` of the largest output.
+    arguments); the result takes inputs of the same shapes. The model may be the path of an ONNX
+    file: it needs no example where all its shapes are known, and `shapes` gives dims that are open,
+    {"batch": 1}; the result takes the file's inputs in its order. `prices` are measured on this
+    machine, or by formulas, or a function of a call's name, attributes and types. `alpha` is how
+    much dearer than the best a graph may be that the search goes on from, `budget` how many graphs
+    it looks at in each distinct piece of the model, `seconds` how long it may take in all. The
+    result is checked against the model on random inputs like the example, drawn with `seed`, to
+    within `tolerance` of the largest output.
     """
     check_options(alpha, budget, seconds, tolerance, seed)
     report("reading the model", 0, 0)
+    source, original = None, model
+    if isinstance(model, str | os.PathLike):
+        model = source = read_onnx(Path(model), inputs, shapes=shapes)
+        inputs, original = source.example, reference(source)
+    elif shapes is not None:
+        raise InvalidOption(
+            "shapes= is for ONNX files; an example of inputs= has them for a module"
+        )
+    elif inputs is None:
+        raise InvalidOption("a module needs an example of its inputs: gw.optimize(model, inputs)")
     exported = export(model, inputs)
     device = next((t.device for t in exported.weights.values()), torch.device("cpu"))
     report("choosing a layout", 0, 0)
@@ -170,10 +202,14 @@ def optimize(
     difference = None
     if check:
         report("checking", 0, 0)
-        difference = _checked(model, body, inputs, tolerance, seed)
+        assert isinstance(original, nn.Module)
+        difference = _checked(original, body, inputs, tolerance, seed)
     last = body.channels_last
     summary = _report(exported.graph, graph, found, price, difference, kept, last)
-    return Optimized(body, graph, summary)
+    if source is not None:
+        by = "PyTorch" if original is source else "onnxruntime"
+        summary = replace(summary, unsupported=source.kept, compared_with=by)
+    return Optimized(body, graph, summary, source)
 
 
 def load_optimized(path: str | os.PathLike[str]) -> Optimized:

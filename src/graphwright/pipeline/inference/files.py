@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from graphwright.capture import arguments_of
+from graphwright.capture import arguments_of, write_kept_nodes
 from graphwright.errors import GraphFileError, InvalidOption
 from graphwright.files import read_whole, write_atomically
 from graphwright.ir import Graph, from_json, to_json
@@ -45,8 +45,12 @@ def save(body: Nested, graph: Graph, report: dict[str, Any], path: Path) -> None
     write_atomically(path, buffer.getvalue())
 
 
-def save_exported(model: nn.Module, inputs: Any, path: Path) -> None:
-    """Write a module as `torch.export` does, or as ONNX."""
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+"""Those of inputs and outputs."""
+
+
+def save_exported(model: nn.Module, inputs: Any, path: Path, names: Names | None = None) -> None:
+    """Write a module as `torch.export` does, or as ONNX with these names of inputs and outputs."""
     if inputs is None:
         raise InvalidOption(f"{path}: files of this kind need example inputs: save(path, inputs)")
     args, kwargs = arguments_of(inputs)
@@ -59,7 +63,17 @@ def save_exported(model: nn.Module, inputs: Any, path: Path) -> None:
         made = Path(folder, path.name)
         program = torch.export.export(model, args, kwargs)
         if path.suffix == ".onnx":
-            torch.onnx.export(program, (), made, dynamo=True, external_data=False, verbose=False)
+            write_kept_nodes(program.graph)
+            torch.onnx.export(
+                program,
+                (),
+                made,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+                input_names=None if names is None else names[0],
+                output_names=None if names is None else names[1],
+            )
         else:
             torch.export.save(program, made)
         made.replace(path)

@@ -27,7 +27,7 @@ from graphwright.report.explain.lines import Line, Lines, describe_moves, next_b
 from graphwright.report.explain.sections import Section, find_sections
 from graphwright.report.tables import headed_plainly, number_column, text_column
 from graphwright.report.tables import plan as plan_tables
-from graphwright.rewrite import graph_of_plan
+from graphwright.rewrite import graph_of_plan, rules_of
 from graphwright.simulate import CostModel
 from graphwright.tasks import Costs, Expansion
 
@@ -60,7 +60,8 @@ def explain_plan(graph: Graph, plan: Plan, costs: Costs | None = None) -> Explan
     if plan.figures is None:
         plan = evaluate(coarse.facts, plan, costs)
     expansion = Expansion(coarse.facts, plan, costs)
-    notes = []
+    applied = rules_of(graph)
+    notes = [] if applied is None else [str(applied)]
     reasons: Sequence[Reason] | None = None
     try:
         reasons = find_reasons(coarse, plan, costs)

@@ -14,8 +14,14 @@ from graphwright.rewrite.optimize.graphs import (
     fixed_tensors,
     rewrite_graph,
 )
-from graphwright.rewrite.optimize.patterns import Change, Matcher, Pattern, patterns_of
-from graphwright.rewrite.optimize.pool import Pool, Price
+from graphwright.rewrite.optimize.patterns import (
+    Change,
+    Matcher,
+    Pattern,
+    patterns_of,
+    usual_patterns,
+)
+from graphwright.rewrite.optimize.pool import AtenCall, Entry, Pool, Price, is_steady
 from graphwright.rewrite.optimize.reading import Reader
 from graphwright.rewrite.optimize.regions import Region, cut
 from graphwright.rewrite.optimize.writing import Writer

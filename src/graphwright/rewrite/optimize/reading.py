@@ -52,11 +52,19 @@ class Reader:
         if maker is not None and name in self.fixed:
             self._read(maker)
             return self._numbers[name]
-        type = self.graph.tensors[name].type
-        number = self.pool.input(len(self.leaves), type, fixed=name in self.fixed)
+        number = self._leaf(name)
         self.leaves.append(name)
         self._numbers[name] = number
         return number
+
+    def _leaf(self, name: str) -> int:
+        """A tensor that is given."""
+        type = self.graph.tensors[name].type
+        return self.pool.input(len(self.leaves), type, fixed=name in self.fixed)
+
+    def _drawn(self, node: Node) -> str:
+        """What tells a call from another like it, empty where they give the same."""
+        return node.name if is_random(node.op) else ""
 
     def _read(self, node: Node) -> None:
         terms = [None if name is None else self._term(name) for name in node.inputs]
@@ -70,8 +78,8 @@ class Reader:
         places = iter(range(len(given)))
         inputs = tuple(None if t is None else next(places) for t in terms)
         types = tuple(self.graph.tensors[name].type for name in node.outputs)
-        drawn = node.name if is_random(node.op) else ""
-        call = self.pool.call(AtenCall(node.op, Attrs(node.attrs), inputs, types, drawn), given)
+        made_by = AtenCall(node.op, Attrs(node.attrs), inputs, types, self._drawn(node))
+        call = self.pool.call(made_by, given)
         for which, name in enumerate(node.outputs):
             self._numbers[name] = self.pool.item(call, which)
 

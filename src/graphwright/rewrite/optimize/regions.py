@@ -27,9 +27,10 @@ class Region:
     outputs: tuple[str, ...]
 
 
-def cut(graph: Graph, fixed: frozenset[str]) -> list[Region]:
-    """The nodes that do not depend on weights alone, in pieces."""
-    nodes = [n for n in graph.nodes if not fixed.issuperset(n.outputs)]
+def cut(graph: Graph, fixed: frozenset[str], nodes: Sequence[Node] | None = None) -> list[Region]:
+    """The nodes, some or all, that do not depend on weights alone, in pieces."""
+    among = graph.nodes if nodes is None else nodes
+    nodes = [n for n in among if not fixed.issuperset(n.outputs)]
     widths = _widths(nodes, graph, fixed)
     regions, start = [], 0
     while start < len(nodes):
@@ -71,6 +72,11 @@ def _end(widths: Sequence[int], start: int, last: int) -> int:
 
 def _region(nodes: Sequence[Node], start: int, end: int, graph: Graph) -> Region:
     here = tuple(nodes[start:end])
-    later = {name for node in nodes[end:] for name in node.inputs} | {*graph.outputs}
-    outputs = (name for node in here for name in node.outputs if name in later)
+    inside, returned = {node.name for node in here}, {*graph.outputs}
+    outputs = [
+        name
+        for node in here
+        for name in node.outputs
+        if name in returned or any(c.name not in inside for c in graph.consumers(name))
+    ]
     return Region(here, tuple(outputs))
