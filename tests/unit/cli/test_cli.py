@@ -26,7 +26,7 @@ FLAGS = {
         "--pick", "--all", "--picture", "--batch-size", "--small", "--output", "-o", "--json",
     },
     "optimize": {
-        "--batch-size", "--small", "--prices", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
+        "--batch-size", "--small", "--prices", "--algorithm", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
     },
     "gnn-train": {
         "--workers", "--epochs", "--learning-rate", "--partition", "--order", "--fanouts", "--batch-size", "--features", "--labels",
