@@ -151,7 +151,7 @@ class Extraction:
                 if len(a.reads) == 1 and not a.price:
                     views.setdefault(a.reads[0], {}).setdefault(number, a)
         switches += [each for each in views.values() if len(each) > 1]
-        full: dict[int, Alternative] = {n: made[0] for n, made in self.alternatives.items()}
+        full = {number: every[0] for number, every in self.alternatives.items() if every}
         full.update(chosen)
         better = True
         while better:
@@ -160,11 +160,11 @@ class Extraction:
                 if any(n in chosen for n in switch) and any(
                     full[n] != a for n, a in switch.items()
                 ):
-                    made = self._needed({**full, **switch})
-                    cost = np.inf if made is None else cost_of(made)
-                    if made is not None and cost < least * (1 - 1e-9):
+                    changed = self._needed({**full, **switch})
+                    cost = np.inf if changed is None else cost_of(changed)
+                    if changed is not None and cost < least * (1 - 1e-9):
                         full.update(switch)
-                        chosen, least, better = made, cost, True
+                        chosen, least, better = changed, cost, True
         return chosen
 
     def exact(self, seconds: float, most: float = np.inf) -> Choice | None:
@@ -340,19 +340,22 @@ class _Problem:
         """The cheapest choice."""
         rows = list(self._rows)
         if most < np.inf:
-            priced = {n: p for n, p in enumerate(self._prices) if p}
+            priced = {n: float(p) for n, p in enumerate(self._prices) if p}
             rows.append((priced, -np.inf, most))
         places = [(r, c, v) for r, (row, _, _) in enumerate(rows) for c, v in row.items()]
         at, columns, values = (np.array(each) for each in zip(*places, strict=True))
         matrix = coo_array((values, (at, columns)), shape=(len(rows), self._size)).tocsr()
         low, high = (np.array([row[n] for row in rows]) for n in (1, 2))
-        options = {"time_limit": max(seconds, 0.01), "node_limit": BRANCHES, "mip_rel_gap": 1e-6}
         solved = milp(
             self._prices * self._scale,
-            integrality=np.ones(self._size),
+            integrality=np.ones(self._size, dtype=np.int64),
             bounds=Bounds(self._low, np.ones(self._size)),
             constraints=LinearConstraint(matrix, low, high),
-            options=options,
+            options={
+                "time_limit": max(seconds, 0.01),
+                "node_limit": BRANCHES,
+                "mip_rel_gap": 1e-6,
+            },
         )
         if solved.x is None:
             return None

@@ -177,7 +177,7 @@ class Saturation:
         }  # fmt: skip
         if len(change.replaced) > 1 and len(wholes) == 1:
             parts = (self._parts(egraph.find(place)) for place in change.replaced)
-            self._merged.setdefault(*wholes, frozenset[int]().union(*parts))
+            self._merged.setdefault(wholes.pop(), frozenset[int]().union(*parts))
 
     def _mixes(self, number: int) -> bool:
         """Whether what is new joins a tensor with itself, or weights with what is computed."""
@@ -287,6 +287,6 @@ class Saturation:
         for chosen in kept:
             yield extraction.improved(chosen, cost_of(chosen))
         if len(extraction) <= EXACT:
-            chosen = extraction.exact(min(SECONDS, deadline - monotonic()))
-            if chosen is not None:
-                yield chosen
+            exact = extraction.exact(min(SECONDS, deadline - monotonic()))
+            if exact is not None:
+                yield exact
