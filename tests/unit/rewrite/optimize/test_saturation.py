@@ -186,6 +186,13 @@ def test_limits_are_kept():
     assert late.cost == late.merged
 
 
+def test_outputs_of_weights_alone_and_inputs_need_no_choice():
+    pool = Pool(flops)
+    weight, x = (pool.input(n, MATRIX, fixed=not n) for n in range(2))
+    for outputs in ((pool.make("relu", (), (weight,)),), (x,), (x, weight)):
+        assert Saturation(pool, PATTERNS, outputs).best(float("inf")).graph == outputs
+
+
 def test_other_algorithms_are_refused():
     with pytest.raises(InvalidOption, match="'backtracking' or 'saturation'"):
         rewrite_graph(export(settled(Averages()), IMAGE).graph, flops, algorithm="egg")

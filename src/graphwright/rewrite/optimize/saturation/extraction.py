@@ -169,6 +169,8 @@ class Extraction:
 
     def exact(self, seconds: float, most: float = np.inf) -> Choice | None:
         """The cheapest of all that cost at most `most`; None where that takes too long."""
+        if not self.alternatives:
+            return {}
         problem, deadline = _Problem(self), monotonic() + seconds
         for _ in range(CUTS):
             chosen = problem.solve(deadline - monotonic(), most)
