@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphwright.aten import call_kernel
+
 
 def flops(op, attrs, types) -> float:
     """A price that needs no measuring: a unit for each kernel, and a little for its elements."""
@@ -16,6 +18,15 @@ def flops(op, attrs, types) -> float:
     size = int(np.prod(types.outputs[0].shape))
     depth = int(np.prod(types.inputs[1].shape[1:])) if name in ("convolution", "conv2d") else 1
     return 1.0 + 1e-6 * size * depth
+
+
+def values_of(graph, given):
+    """All outputs, node by node."""
+    values = dict(given)
+    for node in graph.nodes:
+        inputs = [None if n is None else values[n] for n in node.inputs]
+        values.update(zip(node.outputs, call_kernel(node.op, inputs, node.attrs), strict=True))
+    return [values[name] for name in graph.outputs]
 
 
 def settled(model: nn.Module, seed: int = 0) -> nn.Module:

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphwright.aten import call_kernel
 from graphwright.capture import export
 from graphwright.ir import GraphBuilder
 from graphwright.rewrite.optimize import (
@@ -21,18 +20,9 @@ from graphwright.rewrite.optimize import (
     rewrite_graph,
 )
 from graphwright.rewrite.substitutions import every_rule
-from inference_models import Heads, Random, flops, settled
+from inference_models import Heads, Random, flops, settled, values_of
 
 PATTERNS = patterns_of(every_rule())
-
-
-def values_of(graph, given):
-    """All outputs, node by node."""
-    values = dict(given)
-    for node in graph.nodes:
-        inputs = [None if n is None else values[n] for n in node.inputs]
-        values.update(zip(node.outputs, call_kernel(node.op, inputs, node.attrs), strict=True))
-    return [values[name] for name in graph.outputs]
 
 
 def changed_at_random(graph, rng, steps):

@@ -29,6 +29,13 @@ class Prices(StrEnum):
     ROOFLINE = "roofline"
 
 
+class Algorithm(StrEnum):
+    """How graphs are searched."""
+
+    BACKTRACKING = "backtracking"
+    SATURATION = "saturation"
+
+
 @app.command()
 def optimize(
     model: Model,
@@ -48,16 +55,28 @@ def optimize(
             "which is quicker, the same each time, and less true."
         ),
     ] = Prices.MEASURED,
+    algorithm: Annotated[
+        Algorithm,
+        typer.Option(
+            help="backtracking: graph by graph, by cost; saturation: all rules at once, in classes "
+            "of equal terms, of which the cheapest graph is taken."
+        ),
+    ] = Algorithm.BACKTRACKING,
     alpha: Annotated[
         float,
         typer.Option(
             min=1.0,
-            help="Go on from graphs that cost up to this many times the best: 1 is greedy.",
+            help="Backtracking goes on from graphs that cost up to this many times the best: 1 is "
+            "greedy.",
         ),
     ] = 1.05,
     budget: Annotated[
         int,
-        typer.Option(min=1, help="Look at so many graphs for each distinct piece of the model."),
+        typer.Option(
+            min=1,
+            help="Look at so many graphs for each distinct piece of the model, or at ten times as "
+            "many terms by saturation.",
+        ),
     ] = 300,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="Stop searching after so long, with the best so far.")
@@ -107,6 +126,7 @@ def optimize(
             inputs,
             shapes=_shapes(shape) if shape or inputs is None else None,
             prices=prices.value,
+            algorithm=algorithm.value,
             alpha=alpha,
             budget=budget,
             seconds=seconds,

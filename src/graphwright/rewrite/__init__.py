@@ -1,7 +1,9 @@
 """Graph passes: each takes a graph and returns one that computes the same."""
 
 from graphwright.rewrite.optimize import (
+    ALGORITHMS,
     ALPHA,
+    Algorithm,
     Price,
     Rewritten,
     Tell,

@@ -26,7 +26,7 @@ FLAGS = {
         "--pick", "--all", "--picture", "--batch-size", "--small", "--output", "-o", "--json",
     },
     "optimize": {
-        "--batch-size", "--small", "--shape", "--prices", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
+        "--batch-size", "--small", "--shape", "--prices", "--algorithm", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
     },
     "gnn-train": {
         "--workers", "--epochs", "--learning-rate", "--partition", "--order", "--fanouts", "--batch-size", "--features", "--labels",

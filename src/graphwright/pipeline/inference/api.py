@@ -45,7 +45,7 @@ from graphwright.pipeline.inference.module import (
     shapes_of,
 )
 from graphwright.pipeline.inference.options import GivenPrice, check_options
-from graphwright.rewrite import ALPHA, Price, Rewritten, Tell, rewrite_graph
+from graphwright.rewrite import ALPHA, Algorithm, Price, Rewritten, Tell, rewrite_graph
 
 Prices = Literal["measured", "roofline"]
 RACES = 7
@@ -150,6 +150,7 @@ def optimize(
     *,
     shapes: Mapping[str, int | Sequence[int]] | None = None,
     prices: Prices | Price = "measured",
+    algorithm: Algorithm = "backtracking",
     alpha: float = ALPHA,
     budget: int = 300,
     seconds: float = 60.0,
@@ -164,13 +165,14 @@ def optimize(
     arguments); the result takes inputs of the same shapes. The model may be the path of an ONNX
     file: it needs no example where all its shapes are known, and `shapes` gives dims that are open,
     {"batch": 1}; the result takes the file's inputs in its order. `prices` are measured on this
-    machine, or by formulas, or a function of a call's name, attributes and types. `alpha` is how
-    much dearer than the best a graph may be that the search goes on from, `budget` how many graphs
-    it looks at in each distinct piece of the model, `seconds` how long it may take in all. The
-    result is checked against the model on random inputs like the example, drawn with `seed`, to
-    within `tolerance` of the largest output.
+    machine, or by formulas, or a function of a call's name, attributes and types. `algorithm` is
+    "backtracking", graph by graph, or "saturation", all at once in an e-graph. `alpha` is how much
+    dearer than the best a graph may be that backtracking goes on from, `budget` how many graphs it
+    looks at in each distinct piece of the model (a tenth of the nodes of an e-graph), `seconds` how
+    long the search may take in all. The result is checked against the model on random inputs like
+    the example, drawn with `seed`, to within `tolerance` of the largest output.
     """
-    check_options(alpha, budget, seconds, tolerance, seed)
+    check_options(algorithm, alpha, budget, seconds, tolerance, seed)
     report("reading the model", 0, 0)
     source, original = None, model
     if isinstance(model, str | os.PathLike):
@@ -188,7 +190,13 @@ def optimize(
     plain, last = _plain(exported, inputs, device, prices == "measured")
     price = _price(prices, device, last)
     found = rewrite_graph(
-        exported.graph, price, alpha=alpha, budget=budget, seconds=seconds, tell=report
+        exported.graph,
+        price,
+        algorithm=algorithm,
+        alpha=alpha,
+        budget=budget,
+        seconds=seconds,
+        tell=report,
     )
     report("folding weights", 0, 0)
     graph, body = _module(exported, found.graph, last)

@@ -9,13 +9,22 @@ from numbers import Integral, Real
 from graphwright.describe import Types
 from graphwright.errors import InvalidOption
 from graphwright.ir import Attr
-from graphwright.rewrite import Price
+from graphwright.rewrite import ALGORITHMS, Price
 
 
 def check_options(
-    alpha: object, budget: object, seconds: object, tolerance: object, seed: object
+    algorithm: object,
+    alpha: object,
+    budget: object,
+    seconds: object,
+    tolerance: object,
+    seed: object,
 ) -> None:
-    """Refuse the first option that is no number, or not one that it can be."""
+    """Refuse the first option that is none, or not one that it can be."""
+    if algorithm not in ALGORITHMS:
+        raise InvalidOption(
+            f"algorithm={algorithm!r}: it has to be {' or '.join(map(repr, ALGORITHMS))}"
+        )
     if not _is_number(alpha) or not alpha >= 1:  # type: ignore[operator]
         raise InvalidOption(f"alpha={alpha!r}: it has to be a number of 1 or more; 1 is greedy")
     if not _is_whole(budget) or budget < 1:  # type: ignore[operator]

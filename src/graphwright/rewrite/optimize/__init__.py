@@ -3,11 +3,14 @@
 pool, patterns        terms, each once; rules as patterns over them
 regions               a large graph in pieces
 reading, writing      between ATen calls and terms
-backtracking          the search
+backtracking          a search over graphs, one after the other
+saturation            equality saturation: all graphs at once, as classes of equal terms
 """
 
 from graphwright.rewrite.optimize.backtracking import ALPHA, Found, backtrack
 from graphwright.rewrite.optimize.graphs import (
+    ALGORITHMS,
+    Algorithm,
     Rewritten,
     Tell,
     cost_of,

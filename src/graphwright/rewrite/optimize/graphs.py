@@ -6,16 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
+from typing import Literal, get_args
 
 from graphwright.describe import Types
+from graphwright.errors import InvalidOption
 from graphwright.ir import PERSISTENT_ROLES, Graph, GraphBuilder, Role
 from graphwright.rewrite.optimize.backtracking import ALPHA, Found, backtrack
 from graphwright.rewrite.optimize.patterns import Matcher, patterns_of, usual_patterns
 from graphwright.rewrite.optimize.pool import Pool, Price, is_steady
 from graphwright.rewrite.optimize.reading import Reader
 from graphwright.rewrite.optimize.regions import Region, cut
+from graphwright.rewrite.optimize.saturation import saturate, saturating
 from graphwright.rewrite.optimize.writing import Writer
 from graphwright.rewrite.substitutions import Rule
+
+Algorithm = Literal["backtracking", "saturation"]
+"""How graphs are searched: one after the other, or all at once in an e-graph."""
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+NODES = 10
+"""Nodes of an e-graph for each graph of the budget."""
 
 Tell = Callable[[str, int, int], None]
 """What is done, how much of it, of how much."""
@@ -46,16 +55,21 @@ def rewrite_graph(
     price: Price,
     *,
     rules: Iterable[Rule] | None = None,
+    algorithm: Algorithm = "backtracking",
     alpha: float = ALPHA,
     budget: int = 1000,
     seconds: float = float("inf"),
     tell: Tell = lambda what, done, total: None,
 ) -> Rewritten:
-    """The cheapest graph that rules lead to; a piece may take its share of the seconds."""
+    """The cheapest graph that rules lead to; a piece may take its share of the seconds.
+
+    `budget` is how many graphs backtracking looks at in a piece, and a tenth of the nodes that an
+    e-graph may have.
+    """
     started = monotonic()
     fixed = fixed_tensors(graph)
     pool = Pool(price)
-    matcher = Matcher(pool, usual_patterns() if rules is None else patterns_of(rules))
+    search = _search(algorithm, pool, rules, alpha, budget)
     regions = cut(graph, fixed)
     alone = tuple(name for name in graph.outputs if name in fixed)
     if alone:
@@ -70,7 +84,7 @@ def rewrite_graph(
         tell("searching", done, len(distinct))
         left = started + seconds - monotonic()
         deadline = monotonic() + left / (len(distinct) - done)
-        found[outputs] = backtrack(matcher, outputs, alpha=alpha, budget=budget, deadline=deadline)
+        found[outputs] = search(outputs, deadline)
     build = GraphBuilder()
     for name in graph.inputs:
         tensor = graph.tensors[name]
@@ -91,6 +105,27 @@ def rewrite_graph(
         distinct=len(distinct),
         seen=sum(each.seen for each in found.values()),
         seconds=monotonic() - started,
+    )
+
+
+def _search(
+    algorithm: Algorithm, pool: Pool, rules: Iterable[Rule] | None, alpha: float, budget: int
+) -> Callable[[tuple[int, ...], float], Found]:
+    """A search over graphs of a pool, of which it may remember what it has matched."""
+    patterns = usual_patterns() if rules is None else patterns_of(rules)
+    match algorithm:
+        case "backtracking":
+            matcher = Matcher(pool, patterns)
+            return lambda graph, deadline: backtrack(
+                matcher, graph, alpha=alpha, budget=budget, deadline=deadline
+            )
+        case "saturation":
+            taken = saturating(patterns)
+            return lambda graph, deadline: saturate(
+                pool, taken, graph, nodes=NODES * budget, deadline=deadline
+            )
+    raise InvalidOption(
+        f"algorithm={algorithm!r}: it has to be {' or '.join(map(repr, ALGORITHMS))}"
     )
 
 

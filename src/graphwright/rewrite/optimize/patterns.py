@@ -12,15 +12,19 @@ for each term. A rule with several outputs is matched output by output within a 
 output the terms that fit are known, and pairs are joined on the inputs that they share. Outputs
 that share none are only matched where they read the two splits of one tensor, along the axis of the
 target's: elsewhere, nothing is saved by computing them together.
+
+Which terms are equal is asked of an `Equality`: `Apart` for a search over graphs, where each term
+is itself alone, or the classes of an e-graph, where a pattern may take any member of a class.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from typing import Protocol
 
 from graphwright.rewrite.optimize.pool import COMMUTATIVE, SPLITS, Graph, Pool
 from graphwright.rewrite.substitutions import (
@@ -40,6 +44,8 @@ from graphwright.rewrite.substitutions import (
 )
 
 Binding = dict[str, int]
+MayJoin = Callable[[int, tuple[int, ...]], bool]
+"""Whether a pattern of several outputs, by its number, may take these terms together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Pattern:
     source: tuple[Term, ...]
     target: tuple[Expression, ...]
     guards: tuple[Guard, ...]
+    splits: bool
+    """Whether the source has splits, which go by the shapes of what they are made of."""
 
     def __str__(self) -> str:
         return f"rule {self.rule}{' reversed' if self.reverse else ''}"
@@ -62,6 +70,8 @@ class Change:
 
     pattern: Pattern
     replaced: Mapping[int, int]
+    index: int = 0
+    """The number of the pattern among those of several outputs."""
 
 
 @cache
@@ -108,7 +118,9 @@ def _pattern(number: int, item: Substitution, reverse: bool) -> Pattern | None:
         return None  # what a transposed operand costs depends on strides, which prices do not see
     guards = tuple(Guard(g.name, tuple(map(_plain, g.args))) for g in item.guards)
     terms = tuple(e for e in source if isinstance(e, Term) and e.op not in CONSTANTS)
-    return Pattern(number, reverse, terms, target, guards) if len(terms) == len(source) else None
+    splits = any(isinstance(e, Term) and e.op in SPLITS for e in subterms(*source))
+    made = Pattern(number, reverse, terms, target, guards, splits)
+    return made if len(terms) == len(source) else None
 
 
 def _transposes(side: Iterable[Expression]) -> int:
@@ -141,15 +153,48 @@ def _ordered(e: Expression) -> str:
     return f"{e.op}({', '.join([*map(str, e.params), *args])})"
 
 
+class Equality(Protocol):
+    """Which terms are equal."""
+
+    def nodes(self, number: int) -> Sequence[int]:
+        """The terms that a term is equal to, itself or another like it among them."""
+
+    def find(self, number: int) -> int:
+        """The same number for all equal terms."""
+
+    def is_instance(self, source: Sequence[int | None], places: Sequence[int]) -> bool:
+        """Whether terms that a source makes of its inputs are those that it was found at."""
+
+
+class Apart:
+    """Every term is equal to itself alone."""
+
+    def nodes(self, number: int) -> Sequence[int]:
+        """The term."""
+        return (number,)
+
+    def find(self, number: int) -> int:
+        """The term."""
+        return number
+
+    def is_instance(self, source: Sequence[int | None], places: Sequence[int]) -> bool:
+        """They are: nothing was taken for equal."""
+        return True
+
+
 class Matcher:
     """Finds changes of graphs of one pool; what it has found of a term it keeps."""
 
-    def __init__(self, pool: Pool, patterns: Iterable[Pattern]) -> None:
+    def __init__(
+        self, pool: Pool, patterns: Iterable[Pattern], equality: Equality | None = None
+    ) -> None:
         self.pool = pool
+        self.patterns = tuple(patterns)
+        self.equality: Equality = Apart() if equality is None else equality
         self._single: dict[object, list[Pattern]] = defaultdict(list)
         self._joint: dict[Pattern, int] = {}  # with their numbers
         self._loose: dict[Pattern, object] = {}  # with the axis of their splits
-        for pattern in patterns:
+        for pattern in self.patterns:
             if len(pattern.source) == 1:
                 root = pattern.source[0]
                 self._single[root.op, root.params].append(pattern)
@@ -166,7 +211,7 @@ class Matcher:
     def changes(self, graph: Graph) -> Iterator[Change]:
         """Every change that a rule makes somewhere in a graph: first those of several outputs."""
         numbers = [n for n in self.pool.reachable(graph) if not self.pool.fixed[n]]
-        yield from self._joint_changes(numbers, self._joint)
+        yield from self.joint_changes(numbers)
         for number in numbers:
             yield from self.changes_of(number)
 
@@ -178,11 +223,17 @@ class Matcher:
     def merged(self, graph: Graph, pattern: Pattern) -> Graph | None:
         """The graph after one change by a rule of several outputs, if it fits anywhere."""
         numbers = [n for n in self.pool.reachable(graph) if not self.pool.fixed[n]]
-        for change in self._joint_changes(numbers, (pattern,)):
+        for change in self.joint_changes(numbers, (pattern,)):
             made = self.pool.replace(graph, change.replaced)
             if made is not None and made != graph:
                 return made
         return None
+
+    def forget(self) -> None:
+        """Drop what was found, as more terms have become equal."""
+        self._changes.clear()
+        self._bindings.clear()
+        self._pairs.clear()
 
     def changes_of(self, number: int) -> tuple[Change, ...]:
         """What rules of one output make of a term."""
@@ -195,32 +246,40 @@ class Matcher:
         entry = self.pool.entries[number]
         seen = {number}
         for pattern in self._single.get((entry.op, entry.params), ()):
-            for binding in self._bind(pattern.source[0], number, {}):
+            for binding in self._bind_node(pattern.source[0], number, {}):
                 made = self._make(pattern, binding, (number,))
                 if made is not None and made[0] not in seen:
                     seen.add(made[0])
                     yield Change(pattern, {number: made[0]})
 
-    def _joint_changes(self, numbers: list[int], patterns: Iterable[Pattern]) -> Iterator[Change]:
+    def joint_changes(
+        self,
+        numbers: list[int],
+        patterns: Iterable[Pattern] | None = None,
+        may_join: MayJoin | None = None,
+    ) -> Iterator[Change]:
+        """What rules of several outputs make of some terms, those that may be taken together."""
         by_root: dict[object, list[int]] = defaultdict(list)
         for number in numbers:
             entry = self.pool.entries[number]
             by_root[entry.op, entry.params].append(number)
         beside: dict[object, dict[int, set[int]]] | None = None
-        for pattern in patterns:
+        for pattern in self._joint if patterns is None else patterns:
             if all(by_root.get((t.op, t.params)) for t in pattern.source):
                 loose = None
                 if pattern in self._loose:
                     beside = self._beside(numbers) if beside is None else beside
                     loose = beside.get(self._loose[pattern], {})
                 index = self._joint[pattern]
-                for places, binding in self._join(pattern, by_root, loose, (), {}):
+                for places, binding in self._join(
+                    index, pattern.source, by_root, loose, may_join, (), {}
+                ):
                     key = (index, *places, *binding.values())
                     if key not in self._pairs:
                         made = self._make(pattern, binding, places)
                         self._pairs[key] = (
                             None if made is None
-                            else Change(pattern, dict(zip(places, made, strict=True)))
+                            else Change(pattern, dict(zip(places, made, strict=True)), index)
                         )  # fmt: skip
                     change = self._pairs[key]
                     if change is not None:
@@ -228,62 +287,84 @@ class Matcher:
 
     def _join(
         self,
-        pattern: Pattern,
+        index: int,
+        source: tuple[Term, ...],
         by_root: Mapping[object, list[int]],
         beside: Mapping[int, set[int]] | None,
+        may_join: MayJoin | None,
         places: tuple[int, ...],
         binding: Binding,
     ) -> Iterator[tuple[tuple[int, ...], Binding]]:
-        if len(places) == len(pattern.source):
+        if len(places) == len(source):
             yield places, binding
             return
-        output = pattern.source[len(places)]
+        output = source[len(places)]
         candidates: Iterable[int] = by_root[output.op, output.params]
         if beside is not None:
             near = beside if not places else beside.get(places[0], ())
             candidates = [number for number in candidates if number in near]
+        find = self.equality.find
         for number in candidates:
-            if number not in places:
-                for bound in self._bindings_of(output, number):
-                    if all(binding.get(name, value) == value for name, value in bound.items()):
-                        yield from self._join(
-                            pattern, by_root, beside, (*places, number), {**binding, **bound}
-                        )
+            if any(find(number) == find(place) for place in places):
+                continue
+            for bound in self._bindings_of(output, number):
+                if may_join is not None and not may_join(index, (*places, number)):
+                    break
+                shared = ((binding[name], bound[name]) for name in bound if name in binding)
+                if all(a == b or find(a) == find(b) for a, b in shared):
+                    joined = {**binding, **bound, **binding}
+                    yield from self._join(
+                        index, source, by_root, beside, may_join, (*places, number), joined
+                    )
 
     def _beside(self, numbers: list[int]) -> dict[object, dict[int, set[int]]]:
         """For each axis and term that reads a first split along it, those that read the second."""
-        entries = self.pool.entries
+        entries, find = self.pool.entries, self.equality.find
         readers: dict[int, list[int]] = defaultdict(list)
         for number in numbers:
             for arg in entries[number].args:
-                readers[arg].append(number)
-        seconds = {
-            (entries[n].params, entries[n].args): n for n in numbers if entries[n].op == "split1"
-        }
+                readers[find(arg)].append(number)
+        seconds = {self.place_of(n): n for n in numbers if entries[n].op == "split1"}
         beside: dict[object, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         for number in numbers:
-            entry = entries[number]
-            if entry.op == "split0" and (entry.params, entry.args) in seconds:
-                others = readers[seconds[entry.params, entry.args]]
-                for reader in readers[number]:
-                    beside[entry.params][reader].update(others)
+            if entries[number].op == "split0":
+                second = seconds.get(self.place_of(number))
+                others = () if second is None else readers[find(second)]
+                for reader in readers[find(number)] if others else ():
+                    beside[entries[number].params][reader].update(others)
         return beside
+
+    def place_of(self, split: int) -> tuple[object, int, int]:
+        """Where a split divides what: the axis, the tensor, and the size of the first part."""
+        entry, sizes = self.pool.entries[split], self.pool.sizes
+        axis: int = entry.params[0]
+        size = sizes[split][axis]
+        first = size if entry.op == "split0" else sizes[entry.args[0]][axis] - size
+        return axis, self.equality.find(entry.args[0]), first
 
     def _bindings_of(self, output: Term, number: int) -> tuple[Binding, ...]:
         key = (output, number)
         known = self._bindings.get(key)
         if known is None:
-            known = self._bindings[key] = tuple(self._bind(output, number, {}))
+            known = self._bindings[key] = tuple(self._bind_node(output, number, {}))
         return known
 
     # -- one term ------------------------------------------------------------------------------
 
     def _bind(self, pattern: Expression, number: int, binding: Binding) -> Iterator[Binding]:
-        """Every binding of a pattern's inputs under which it is a term."""
+        """Every binding of a pattern's inputs under which it is equal to a term."""
         if isinstance(pattern, Input):
-            if binding.get(pattern.name, number) == number:
+            held = binding.get(pattern.name)
+            if held is None:
                 yield {**binding, pattern.name: number}
+            elif self.equality.find(held) == self.equality.find(number):
+                yield binding
             return
+        for node in self.equality.nodes(number):
+            yield from self._bind_node(pattern, node, binding)
+
+    def _bind_node(self, pattern: Term, number: int, binding: Binding) -> Iterator[Binding]:
+        """Every binding under which a pattern is this term, its arguments equal to the term's."""
         entry = self.pool.entries[number]
         if entry.op != pattern.op:
             return
@@ -318,6 +399,10 @@ class Matcher:
                     return None
         if not all(self._holds(guard, binding) for guard in pattern.guards):
             return None
+        if pattern.splits:
+            instance = [self._term(e, binding) for e in pattern.source]
+            if not self.equality.is_instance(instance, places):
+                return None
         new = [
             leaf for leaf in leaves_of(*pattern.target)
             if isinstance(leaf, Term) and str(leaf) not in binding

@@ -285,8 +285,17 @@ class Pool:
         return None
 
     def _priced(self, number: int) -> float:
+        if self.is_bias(number):
+            return 0.0
+        entry, total = self.entries[number], self.price_alone(number)
+        if entry.op == "concat":  # one kernel joins all parts of a concatenation of concatenations
+            total -= sum(self.price_alone(a) for a in entry.args if self._continues(a, entry))
+        return max(0.0, total)
+
+    def price_alone(self, number: int) -> float:
+        """Seconds of a term as a kernel of its own, that is part of none before it."""
         entry = self.entries[number]
-        if self.fixed[number] or entry.op in VIEWS or self.is_bias(number):
+        if self.fixed[number] or entry.op in VIEWS:
             return 0.0
         if entry.op == "call":
             call = entry.params[0]
@@ -311,9 +320,6 @@ class Pool:
             inputs = tuple(None if i is None else types[i] for i in call.inputs)
             total += self._price(call.op, call.attrs, Types(inputs, (out,)))
             types.append(out)
-        if entry.op == "concat":  # one kernel joins all parts of a concatenation of concatenations
-            inner = sum(self.price(a) for a in entry.args if self._continues(a, entry))
-            total = max(0.0, total - inner)
         return total
 
     def _continues(self, arg: int, entry: Entry) -> bool:

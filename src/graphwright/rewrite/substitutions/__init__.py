@@ -20,6 +20,7 @@ from graphwright.rewrite.substitutions.graphs import (
     Term,
     apply,
     inputs_of,
+    is_operator,
     leaves_of,
     matches,
     operator_of,

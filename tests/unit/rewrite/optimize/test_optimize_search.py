@@ -56,6 +56,17 @@ def test_a_split_does_not_move_when_what_it_reads_is_replaced():
     assert pool.replace((part,), {product: other}) is None
 
 
+def test_concatenations_of_concatenations_cost_one_kernel_however_nested():
+    pool = Pool(lambda op, attrs, types: float(types.outputs[0].shape[-1]))
+    a, b, c, d = (pool.input(n, MATRIX, fixed=False) for n in range(4))
+
+    def join(x, y):
+        return pool.make("concat", (-1,), (x, y))
+
+    for nested in (join(join(join(a, b), c), d), join(join(a, b), join(c, d))):
+        assert pool.cost((nested,)) == 16.0
+
+
 def test_weights_and_biases_cost_nothing():
     matcher, outputs = read(nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)))
     assert matcher.pool.cost(outputs) == 1.0
