@@ -17,4 +17,5 @@ from graphwright.rewrite.passes import (
     read_pass,
     register,
 )
+from graphwright.rewrite.rejoin import rejoin
 from graphwright.rewrite.unmerge import Unmerge
