@@ -263,7 +263,7 @@ def _is_close(
         return False
     out, normaliser = kernel.forward(q, k, v, is_causal, scale)
     grads = kernel.backward(out, q, k, v, out, normaliser.contiguous(), is_causal, scale)
-    wide = [as_float32(t) for t in (q, k, v)]
+    wide = as_float32(q), as_float32(k), as_float32(v)
     wanted = by_definition(*wide, is_causal, None, scale)
     wanted_grads = gradients_by_definition(
         as_float32(out), *wide, as_float32(out), wanted[1], is_causal, None, scale
@@ -282,11 +282,11 @@ def _seconds(
     """The least time of forward and backward."""
     least = math.inf
     for _ in range(TRIALS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()  # type: ignore[no-untyped-call]
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
         out, normaliser = kernel.forward(query, key, value, is_causal, scale)
         kernel.backward(out, query, key, value, out, normaliser.contiguous(), is_causal, scale)
-        end.record()  # type: ignore[no-untyped-call]
+        end.record()
         end.synchronize()
         least = min(least, begin.elapsed_time(end))
     return least

@@ -70,7 +70,8 @@ def _is_causal(value: Value) -> bool:
 
 def _entries_behind(value: Value) -> list[Entry] | None:
     """The entries that make a value, in order; None if an input or a draw is behind it."""
-    pending, entries = [value.producer], {}
+    pending = [value.producer]
+    entries: dict[int, Entry] = {}
     while pending:
         entry = pending.pop()
         if entry is None or entry.random or len(entries) > _MOST_ENTRIES:

@@ -90,7 +90,7 @@ class _Builder:
         program: Program,
         links: targets.Transport | None,
         device: torch.device,
-        compiled: bool,
+        compiled: bool = False,
     ) -> None:
         self.program, self.links, self.device = program, links, device
         self.compiled = compiled
