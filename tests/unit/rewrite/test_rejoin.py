@@ -108,7 +108,7 @@ def test_draws_are_the_same_whatever_is_put_together(graph):
     plan = replicate(graph, ONE)
     apart = replace(graph, composites=())
     numbers = [
-        [i.number for i in lower(g, plan).program(0).instructions if isinstance(i, Call) and i.is_random]
+        [i.draw for i in lower(g, plan).program(0).instructions if isinstance(i, Call) and i.is_random]
         for g in (graph, apart)
     ]  # fmt: skip
     assert numbers[0] == numbers[1] != []
