@@ -15,12 +15,14 @@ from graphwright.aten.batches import (
 )
 from graphwright.aten.calls import call_checked, check_calls, complete_call, infer_types
 from graphwright.aten.invoke import call_kernel, overload_of
+from graphwright.aten.kernels import on_device
 from graphwright.aten.operators import as_float32, as_pairs, aten, ours
 from graphwright.aten.optimizers import (
     RATE,
     STEP,
     ConstantLearningRate,
     OptimizerLike,
+    Update,
     blamed_on,
     fixed_options,
     for_one,
@@ -36,6 +38,7 @@ from graphwright.aten.optimizers import (
     refuse_changes,
     stepping,
     twin,
+    update_of,
 )
 from graphwright.aten.replay import advance, bind, replay, run_node
 from graphwright.aten.schema import Arguments, bind_arguments, join_arguments, split_arguments

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from graphwright.aten.kernels import on_device
 from graphwright.aten.schema import join_arguments
 from graphwright.errors import UnknownOperator
 from graphwright.ir import Attr
@@ -48,7 +49,7 @@ def call_kernel(
         assert x is not None
         return (special(x, attrs),)
     device = next((t.device for t in inputs if t is not None), device or _CPU)
-    overload = overload_of(op)
+    overload = on_device(overload_of(op), attrs, device)
     arrange = join_arguments(overload, len(inputs), attrs)
     try:
         args, kwargs = arrange(inputs, device)

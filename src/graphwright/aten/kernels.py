@@ -20,12 +20,14 @@ where the input size and the padding are the part's own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphwright.aten.operators import aten
+from graphwright.ir import Attr
 
 Ints = list[int]
 
@@ -51,6 +53,12 @@ _SCHEMAS = (
     f"{_WINDOW_ARGS}) -> Tensor",
     "fft(Tensor pairs, SymInt[] dim, int normalization, bool forward) -> Tensor",
     "fft_to_real(Tensor pairs, SymInt[] dim, int normalization, SymInt last_dim_size) -> Tensor",
+    "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, "
+    "Tensor running_var, bool training, float momentum, float eps) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, "
+    "Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, "
+    "bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -233,6 +241,73 @@ def _window(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return torch.nn.functional.pad(kept, pads)
 
 
+def batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, training: bool, momentum: float, eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return what PyTorch's operator for it does, from cuDNN where that may run."""
+    if not training or not _takes_cudnn(x, weight, bias, eps):
+        return aten._native_batch_norm_legit_functional.default(
+            x, weight, bias, running_mean, running_var, training, momentum, eps
+        )  # type: ignore[return-value]
+    running = running_mean.clone(), running_var.clone()
+    made = aten.cudnn_batch_norm.default(x, weight, bias, *running, True, momentum, eps)
+    return (*made[:3], *running)
+
+
+def batch_norm_backward(
+    grad: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, train: bool,
+    eps: float, output_mask: list[bool],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return what `aten.native_batch_norm_backward` does, from cuDNN where that may run."""
+    if not train or not all(output_mask) or not _takes_cudnn(x, weight, weight, eps):
+        return aten.native_batch_norm_backward.default(
+            grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+            output_mask,
+        )  # type: ignore[return-value]  # fmt: skip
+    nothing = torch.empty(0, dtype=torch.uint8, device=x.device)  # what cuDNN needs for NHWC alone
+    return aten.cudnn_batch_norm_backward.default(
+        x, grad.contiguous(), weight, None, None, save_mean, save_invstd, eps, nothing
+    )  # type: ignore[return-value]
+
+
+_LEAST_EPS = 1e-5
+
+
+def _takes_cudnn(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> bool:
+    """Whether cuDNN normalises such a batch: real float32 images with their channels first."""
+    return (
+        x.is_cuda
+        and type(x) is Tensor
+        and x.dtype == torch.float32
+        and x.dim() > 3
+        and x.is_contiguous()
+        and weight is not None
+        and bias is not None
+        and weight.dtype == bias.dtype == torch.float32
+        and eps >= _LEAST_EPS
+        and torch.backends.cudnn.enabled
+    )
+
+
+_ON_GPU = {
+    aten._native_batch_norm_legit_functional.default: "batch_norm",
+    aten.native_batch_norm_backward.default: "batch_norm_backward",
+}
+
+
+def on_device(
+    overload: torch._ops.OpOverload, attrs: Mapping[str, Attr], device: torch.device
+) -> torch._ops.OpOverload:
+    """The operator that runs in the place of PyTorch's on a device: one that chooses a kernel."""
+    name = _ON_GPU.get(overload) if device.type == "cuda" else None
+    asked = attrs.get("output_mask", ())
+    if name is None or (isinstance(asked, tuple) and not all(asked)):
+        return overload
+    return getattr(torch.ops.graphwright, name).default  # type: ignore[no-any-return]
+
+
 def _register() -> None:
     for schema in _SCHEMAS:
         _LIBRARY.define(schema)  # type: ignore[no-untyped-call]
@@ -249,6 +324,8 @@ def _register() -> None:
         _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
         # On fake tensors too: Inductor relies on the strides of the results.
         torch.library.register_fake(f"{NAMESPACE}::{name}", kernel, lib=_LIBRARY)
+    for chosen in (batch_norm, batch_norm_backward):  # a compiler sees PyTorch's operator inside
+        _LIBRARY.impl(chosen.__name__, chosen, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]
 
 
 _register()

@@ -18,7 +18,8 @@ from graphwright.ir.forms import (
     to_text,
 )
 from graphwright.ir.graph import UNMERGED, Graph, PassRecord
-from graphwright.ir.node import Node, Tensor
+from graphwright.ir.hashing import region_between
+from graphwright.ir.node import Composite, Node, Tensor
 from graphwright.ir.spelling import Attr
 from graphwright.ir.stats import Summary, format_bytes, summarize
 from graphwright.ir.types import (

@@ -31,7 +31,7 @@ from dataclasses import replace
 from graphwright.errors import InvalidGraph
 from graphwright.ir.build import Names, is_made_name, name_of
 from graphwright.ir.graph import Graph
-from graphwright.ir.node import Node, Tensor
+from graphwright.ir.node import Composite, Node, Tensor
 from graphwright.ir.spelling import Attr, spell_name
 from graphwright.ir.types import Phase, Role, TensorType
 from graphwright.ir.verify import verify
@@ -117,6 +117,28 @@ class Edit:
         given.
         """
         self._places[old] = self._places[self._producers[new].name]
+
+    def join(self, composite: Composite, members: Sequence[Node]) -> str:
+        """Write one node in the place of several of the old graph, which are not written; its name.
+
+        Its outputs are theirs; the others, which the old graph does not have, get names.
+        """
+        made: list[Tensor] = []
+        for name, type in zip(composite.outputs, composite.types, strict=True):
+            fresh = Tensor(self._names.fresh(name_of(composite.op)), type)
+            made.append(fresh if name is None else self.graph.tensors[name])
+        makers = {name: node for node in members for name in node.outputs}
+        like = makers[next(name for name in composite.outputs if name is not None)]
+        node = replace(
+            like,
+            op=composite.op,
+            inputs=tuple([None if n is None else self.current(n) for n in composite.inputs]),
+            attrs=composite.attrs,
+            outputs=tuple([tensor.name for tensor in made]),
+        )
+        self._write(node, made)
+        self._places |= {member.name: self._places[node.name] for member in members}
+        return node.name
 
     def label(self, name: str, role: Role, of: str | None) -> None:
         """Say what a tensor is, and whose gradient or new value."""
@@ -252,6 +274,9 @@ class Edit:
             if (outputs, inputs, partner) != (node.outputs, node.inputs, node.partner):
                 node = replace(node, inputs=inputs, outputs=outputs, partner=partner)
             renamed.append(node)
+        current = {old: final.get(self.current(old), "") for old in self.graph.tensors}
+        present = {old: new for old, new in current.items() if new}
+        composites = (composite.renamed(present) for composite in self.graph.composites)
         return Graph(
             nodes=tuple(renamed),
             tensors=tensors,
@@ -260,6 +285,7 @@ class Edit:
             updates={old: final[self.current(new)] for old, new in self.graph.updates.items()},
             passes=self.graph.passes,
             options=self.graph.options,
+            composites=tuple([composite for composite in composites if composite is not None]),
         )
 
     def _settled(self, tensor: Tensor, final: Mapping[str, str]) -> Tensor:

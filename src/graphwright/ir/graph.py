@@ -16,7 +16,7 @@ from graphwright.errors import InvalidGraph
 from graphwright.frozen import FrozenDict
 from graphwright.ir.attrs import Attrs
 from graphwright.ir.hashing import content_hash, tensor_hashes, value_hash
-from graphwright.ir.node import Node, Tensor
+from graphwright.ir.node import Composite, Node, Tensor
 from graphwright.ir.spelling import Attr, spell_name
 from graphwright.ir.types import Phase
 
@@ -54,8 +54,8 @@ class Graph:
     `updates` says which input (parameter, buffer, optimizer state) is replaced by which output when
     the step is over. Two graphs are equal when all their parts are, names and provenance included;
     `hash` is the looser sameness of content (see `graphwright.ir.hashing`). `passes` says how the
-    graph was made from the captured one, and `options` with which options of `gw.capture` that was
-    captured; they are in neither.
+    graph was made from the captured one, `options` with which options of `gw.capture` that was
+    captured, and `composites` which kernels do the work of several nodes; they are in neither.
     """
 
     nodes: tuple[Node, ...]
@@ -65,6 +65,7 @@ class Graph:
     updates: Mapping[str, str] = field(default_factory=_no_updates)
     passes: tuple[PassRecord, ...] = field(default=(), compare=False)
     options: Mapping[str, Attr] = field(default_factory=Attrs, compare=False)
+    composites: tuple[Composite, ...] = field(default=(), compare=False)
     _hashes: tuple[str, str] | None = field(default=None, init=False, compare=False)
     _producers: dict[str, Node] | None = field(default=None, init=False, compare=False)
     _consumers: dict[str, tuple[Node, ...]] | None = field(default=None, init=False, compare=False)

@@ -25,7 +25,7 @@ by every process in just that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from graphwright.errors import InvalidGraph
@@ -85,6 +85,52 @@ def content_hash(
     content = _hash([b"graph", *signature, b"nodes", *sorted(per_node)])
     program = _hash([b"program", content, *per_node])
     return content.hex(), program.hex()
+
+
+MOST_IN_REGION = 64
+"""A region between tensors has so many nodes at most."""
+
+
+def region_between(
+    producer: Callable[[str], Node | None],
+    tensors: Mapping[str, Tensor],
+    inputs: Sequence[str | None],
+    outputs: Sequence[str | None],
+) -> tuple[list[Node], str] | None:
+    """The nodes that make `outputs` from `inputs`, and a hash of what they do.
+
+    The hash knows inputs by their place, not their name, and no roles. There is no such region if
+    something else is read, or if it is too large.
+    """
+    known: dict[str, bytes] = {}
+    for place, name in enumerate(inputs):
+        if name is not None:
+            words = (f"input {place}", repr(tensors[name].type))
+            known.setdefault(name, _hash([word.encode() for word in words]))
+    members: dict[str, Node] = {}
+    pending = [name for name in outputs if name is not None]
+    while pending:
+        name = pending[-1]
+        if name in known:
+            pending.pop()
+            continue
+        node = producer(name)
+        if node is None or len(members) > MOST_IN_REGION:
+            return None
+        members[node.name] = node
+        missing = [read for read in node.inputs if read is not None and read not in known]
+        if missing:
+            pending += missing
+            continue
+        attrs = node.attrs if isinstance(node.attrs, Attrs) else Attrs(node.attrs)
+        parts = [node.op.encode(), attrs.text.encode()]
+        parts += [_ABSENT if read is None else known[read] for read in node.inputs]
+        parts += [repr(tensors[made].type).encode() for made in node.outputs]
+        digest = _hash(parts)
+        for i, made in enumerate(node.outputs):
+            known[made] = _hash([b"output", digest, str(i).encode()])
+    signature = [b"" if name is None else known[name] for name in outputs]
+    return list(members.values()), _hash(signature).hex()
 
 
 def _digests(

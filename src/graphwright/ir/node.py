@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphwright.errors import InvalidGraph
 from graphwright.ir.attrs import Attrs
@@ -111,6 +111,38 @@ class Node:
     def __repr__(self) -> str:
         outputs = ", ".join(map(spell_name, self.outputs))
         return f"{outputs} = {spell_call(self)}{spell_provenance(self)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """One kernel for what several nodes do: `op` of `inputs` makes `outputs`.
+
+    An output that the graph does not have is None; `types` are those of all outputs. `digest` is
+    that of what lies between (`region_between`): where that has changed, the kernel does something
+    else.
+    """
+
+    op: str
+    inputs: tuple[str | None, ...]
+    attrs: Mapping[str, Attr]
+    outputs: tuple[str | None, ...]
+    types: tuple[TensorType, ...]
+    digest: str
+
+    def __post_init__(self) -> None:
+        if type(self.attrs) is not Attrs:
+            object.__setattr__(self, "attrs", Attrs(self.attrs))
+
+    def renamed(self, name_of: Mapping[str, str]) -> Composite | None:
+        """The same where tensors have other names; None where some are gone."""
+        names = [n for n in (*self.inputs, *self.outputs) if n is not None]
+        if not all(name in name_of for name in names):
+            return None
+        return replace(
+            self,
+            inputs=tuple([None if n is None else name_of[n] for n in self.inputs]),
+            outputs=tuple([None if n is None else name_of[n] for n in self.outputs]),
+        )
 
 
 def spell_role(tensor: Tensor) -> str:

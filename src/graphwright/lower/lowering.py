@@ -45,6 +45,7 @@ from graphwright.plans import (
     transfers,
     values_read,
 )
+from graphwright.rewrite import rejoin
 from graphwright.simulate import CostModel, memory, schedule
 from graphwright.tasks import (
     Block,
@@ -106,9 +107,14 @@ class _Patient:
 
 
 class Lowered:
-    """A graph under a plan, in the order in which it runs."""
+    """A graph under a plan, in the order in which it runs.
+
+    `numbers` are those of nodes where nothing is put together: a draw has the same under each plan.
+    """
 
     def __init__(self, graph: Graph, plan: Plan, known: Templates) -> None:
+        self.numbers = {node.name: number for number, node in enumerate(graph.nodes)}
+        graph, plan = rejoin(graph, plan)
         self.graph, self.plan = graph, plan
         self.expansion = Expansion(GraphFacts(graph), plan, known.costs, known)
         self.blocks = blocks(self.expansion)
@@ -297,6 +303,7 @@ class Lowering:
                 outputs=outputs,
                 rows=rows,
                 number=i,
+                draw=self.lowered.numbers.get(node.name),
                 shape=types.outputs[0].shape,
                 box=as_box(tiling.outputs[0][part]),
                 is_random=is_random(self.graph, node),

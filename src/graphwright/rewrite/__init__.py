@@ -19,5 +19,6 @@ from graphwright.rewrite.passes import (
     read_pass,
     register,
 )
+from graphwright.rewrite.rejoin import rejoin
 from graphwright.rewrite.training import Applied, Optimize, rules_of
 from graphwright.rewrite.unmerge import Unmerge

@@ -13,7 +13,7 @@ from graphwright.ir import Graph, collection_paused
 from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
 from graphwright.plans import Along, Figures, Plan, Strategy, make_plan
-from graphwright.rewrite import graph_of_plan
+from graphwright.rewrite import graph_of_plan, rejoin
 from graphwright.simulate.costs import CostModel
 from graphwright.simulate.engine import schedule
 from graphwright.simulate.memory import memory
@@ -27,6 +27,7 @@ from graphwright.tasks import (
     SymmetricTemplates,
     Templates,
     assemble,
+    fusion_of,
     periods,
 )
 
@@ -106,17 +107,25 @@ def check_compiled(compiled: object, costs: Costs | None) -> None:
 
 
 class Simulator:
-    """Times plans of one graph on one cluster; what they have in common is worked out once."""
+    """Times plans of one graph on one cluster; what they have in common is worked out once.
 
-    def __init__(self, facts: GraphFacts, cluster: Cluster, costs: Costs) -> None:
-        self.facts, self.costs = facts, costs
+    `together` times kernels that a plan leaves together as one, as they run; else part by part, as
+    searches compare plans.
+    """
+
+    def __init__(
+        self, facts: GraphFacts, cluster: Cluster, costs: Costs, *, together: bool = True
+    ) -> None:
+        self.facts, self.costs, self.together = facts, costs, together
+        self.known: dict[str, GraphFacts] = {}
         self.templates = Templates(cluster, costs)
         self.symmetric = [SymmetricTemplates(cluster, costs, p) for p in periods(cluster)]
         self.nearly = [SymmetricTemplates(cluster, costs, p, nearly=True) for p in periods(cluster)]
 
     def run(self, plan: Plan) -> Timeline:
         """The timeline of one step, device by device."""
-        return self._run(plan, Expansion(self.facts, plan, self.costs, self.templates))
+        facts, plan = self._rejoined(plan)
+        return self._run(plan, Expansion(facts, plan, self.costs, self.templates))
 
     def figures(self, plan: Plan, estimate: tuple[float, float] | None = None) -> Figures:
         """The figures of one step; devices that do the same are timed once.
@@ -124,9 +133,10 @@ class Simulator:
         A plan of more than MOST_PARTS parts whose devices do almost the same is timed as if they
         did.
         """
-        meshes = (plan.strategy(node.name).mesh for node in self.facts.graph.nodes)
+        facts, plan = self._rejoined(plan)
+        meshes = (plan.strategy(node.name).mesh for node in facts.graph.nodes)
         parts = sum(plan.cluster.num_devices if m is None else len(m.devices) for m in meshes)
-        expansion = Expansion(self.facts, plan, self.costs, self.templates)
+        expansion = Expansion(facts, plan, self.costs, self.templates)
         for templates in self.nearly if parts > MOST_PARTS else self.symmetric:
             expansion.cache = templates
             with suppress(NotSymmetric):
@@ -134,11 +144,26 @@ class Simulator:
         expansion.cache = self.templates
         return figures(self._run(plan, expansion), estimate)
 
+    def _rejoined(self, plan: Plan) -> tuple[GraphFacts, Plan]:
+        """The graph and the plan as they run; a fusing cost model says itself what is one kernel.
+
+        Plans that put the same together share the facts.
+        """
+        if not self.together or fusion_of(self.costs) != "none":
+            return self.facts, plan
+        graph, rejoined = rejoin(self.facts.graph, plan)
+        if graph is self.facts.graph:
+            return self.facts, plan
+        facts = self.known.get(graph.program_hash)
+        if facts is None:
+            facts = self.known[graph.program_hash] = GraphFacts(graph)
+        return facts, rejoined
+
     def _run(self, plan: Plan, expansion: Expansion) -> Timeline:
         tasks = assemble(expansion)
         times = schedule(tasks)
         return Timeline(
-            graph=self.facts.graph,
+            graph=expansion.facts.graph,
             cluster=plan.cluster,
             tasks=tasks,
             schedule=times,

@@ -20,6 +20,7 @@ from graphwright.plans import (
     on_one,
     whole_mesh,
 )
+from graphwright.rewrite import rejoin
 from graphwright.simulate import CostModel
 from programs import check_programs, kinds_of, shared
 from random_plans import zoo_graph
@@ -69,7 +70,7 @@ def test_a_replicated_plan_moves_nothing(name):
         kinds[CONSTANT_OP] += kinds.pop("constant", 0)
         wanted = {op: n for op, n in kinds.items() if n}
         counted = {}
-        for node in graph.nodes:
+        for node in rejoin(graph, replicate(graph, FOUR))[0].nodes:
             counted[node.op] = counted.get(node.op, 0) + 1
         assert wanted == counted
         assert program.updates.keys() == graph.updates.keys()
@@ -79,7 +80,8 @@ def test_a_replicated_plan_moves_nothing(name):
 def test_one_rank_does_everything():
     graph = zoo_graph("mlp")
     (program,) = programs(graph, replicate(graph, cluster("local:1")))
-    assert len(program.instructions) == len(graph.nodes)
+    joined, _ = rejoin(graph, replicate(graph, cluster("local:1")))
+    assert len(program.instructions) == len(joined.nodes)
     assert lower(graph, replicate(graph, cluster("local:1")), costs=COSTS).groups == ()
 
 
@@ -100,7 +102,8 @@ def test_layers_call_every_node_once():
     graph = zoo_graph("mlp")
     found = programs(graph, layers(graph, THREE))
     called = [i.node for p in found for i in p.instructions if not shared_or_cut(i)]
-    assert sorted(called) == sorted(node.name for node in graph.nodes)
+    joined, _ = rejoin(graph, layers(graph, THREE))
+    assert sorted(called) == sorted(node.name for node in joined.nodes)
     assert all(any(not shared_or_cut(i) for i in p.instructions) for p in found)
 
 

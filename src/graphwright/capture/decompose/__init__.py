@@ -9,5 +9,5 @@ from graphwright.capture.decompose import (  # they register what they define
     pooling,
     strided,
 )
-from graphwright.capture.decompose.composites import DECOMPOSITIONS
+from graphwright.capture.decompose.composites import DECOMPOSITIONS, REJOINED
 from graphwright.capture.decompose.masking import MaskedAssignment

@@ -36,11 +36,21 @@ KEPT = cast(Tensor, NotImplemented)
 DECOMPOSITIONS: dict[object, Decomposition] = {}
 
 
-def decompose(*overloads: object) -> Callable[[F], F]:
-    """Register a function in place of operators; those of a library by their names."""
+REJOINED: set[object] = set()
+"""Operators whose kernels do the work of their parts where nothing is split in between."""
+
+
+def decompose(*overloads: object, rejoined: bool = False) -> Callable[[F], F]:
+    """Register a function in place of operators; those of a library by their names.
+
+    `rejoined`: a step runs the operator itself where a plan leaves its parts together
+    (`rewrite.rejoin`).
+    """
 
     def register(function: F) -> F:
         DECOMPOSITIONS.update(dict.fromkeys(overloads, function))
+        if rejoined:
+            REJOINED.update(overloads)
         return function
 
     return register

@@ -90,7 +90,7 @@ def _nothing(x: Tensor) -> Tensor:
     return aten.full.default([0], 0.0, dtype=x.dtype)
 
 
-@decompose(aten._native_batch_norm_legit_functional.default)
+@decompose(aten._native_batch_norm_legit_functional.default, rejoined=True)
 def _batch_norm_functional(
     x: Tensor,
     weight: Tensor | None,
@@ -107,7 +107,7 @@ def _batch_norm_functional(
     return out, _nothing(x), _nothing(x), running_mean, running_var
 
 
-@decompose(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+@decompose(aten.native_batch_norm.default, aten._native_batch_norm_legit.default, rejoined=True)
 def _native_batch_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -125,7 +125,7 @@ def _native_batch_norm(
     return out, _nothing(x), _nothing(x)
 
 
-@decompose(aten._native_batch_norm_legit.no_stats)
+@decompose(aten._native_batch_norm_legit.no_stats, rejoined=True)
 def _batch_norm_no_stats(
     x: Tensor,
     weight: Tensor | None,
@@ -137,7 +137,7 @@ def _batch_norm_no_stats(
     return _train(x, weight, bias, None, momentum, eps)[:3]
 
 
-@decompose(aten._native_batch_norm_legit_no_training.default)
+@decompose(aten._native_batch_norm_legit_no_training.default, rejoined=True)
 def _batch_norm_no_training(
     x: Tensor,
     weight: Tensor | None,
@@ -151,7 +151,7 @@ def _batch_norm_no_training(
     return out, _nothing(x), _nothing(x)
 
 
-@decompose(aten.native_batch_norm_backward.default)
+@decompose(aten.native_batch_norm_backward.default, rejoined=True)
 def _batch_norm_backward(
     grad: Tensor,
     x: Tensor,
@@ -208,7 +208,7 @@ def _layer_norm(
     return as_dtype(out, x.dtype), mean, rstd
 
 
-@decompose(aten.native_layer_norm_backward.default)
+@decompose(aten.native_layer_norm_backward.default, rejoined=True)
 def _layer_norm_backward(
     grad: Tensor,
     x: Tensor,
@@ -252,7 +252,7 @@ def _per_channel(x: Tensor, groups: int) -> Tensor:
     return aten.view.default(x, [1, groups, x.shape[0] // groups, 1])
 
 
-@decompose(aten.native_group_norm.default)
+@decompose(aten.native_group_norm.default, rejoined=True)
 def _group_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -278,7 +278,7 @@ def _group_norm(
     return out, saved[0], saved[1]
 
 
-@decompose(aten.native_group_norm_backward.default)
+@decompose(aten.native_group_norm_backward.default, rejoined=True)
 def _group_norm_backward(
     grad: Tensor,
     x: Tensor,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graphwright.capture.record.tape import Entry, Frame, Tape, Value, living
-from graphwright.ir import Graph, GraphBuilder, Phase, Role
+from graphwright.ir import Composite, Graph, GraphBuilder, Phase, Role, region_between
 
 
 @dataclass(slots=True)
@@ -73,7 +73,25 @@ class _Assembly:
                 updates[old] = made
             if old is not None or name in self.results.outputs or self.results.gradients_returned:
                 outputs.append(made)
-        return self.builder.build(outputs, updates)
+        return self.with_composites(self.builder.build(outputs, updates))
+
+    def with_composites(self, graph: Graph) -> Graph:
+        """The graph, knowing which of its nodes are the parts of one kernel."""
+        composites: list[Composite] = []
+        for parts in self.tape.taken_apart:
+            inputs = [None if v is None else self.names.get(v, "") for v in parts.inputs]
+            outputs = [self.names.get(v) for v in parts.outputs]
+            if "" in inputs or not any(outputs):
+                continue
+            between = region_between(graph.producer, graph.tensors, inputs, outputs)
+            if between is not None and len(between[0]) > 1:
+                types = tuple(v.type for v in parts.outputs)
+                composites.append(
+                    Composite(
+                        parts.op, tuple(inputs), parts.attrs, tuple(outputs), types, between[1]
+                    )
+                )
+        return replace(graph, composites=tuple(composites))
 
     def name_results(self) -> list[tuple[str, Value, str | None]]:
         """Return (name, value, input it replaces) for all that has a name of its own."""

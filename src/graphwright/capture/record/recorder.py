@@ -24,15 +24,16 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import disable_functional_mode
 
-from graphwright.aten import aten, bind_arguments, tensor_type
-from graphwright.capture.decompose import DECOMPOSITIONS
+from graphwright.aten import aten, bind_arguments, split_arguments, tensor_type
+from graphwright.capture.decompose import DECOMPOSITIONS, REJOINED
 from graphwright.capture.record.canonical import operator_name, write
+from graphwright.capture.record.causal import without_causal_mask
 from graphwright.capture.record.constants import Constants, tensors_in
 from graphwright.capture.record.decide import answer
 from graphwright.capture.record.functional import VALUE, stamp, stamped
 from graphwright.capture.record.pairs import on_pairs, set_pair
 from graphwright.capture.record.provenance import Provenance
-from graphwright.capture.record.tape import Entry, Tape, Value
+from graphwright.capture.record.tape import Entry, TakenApart, Tape, Value
 from graphwright.describe import is_described
 from graphwright.errors import (
     MismatchedTypes,
@@ -41,6 +42,13 @@ from graphwright.errors import (
 from graphwright.ir import Attr, Phase, Role
 
 _NOT_COMPUTING = frozenset({"prim", "profiler"})
+
+_ATTENTION = frozenset(
+    {
+        aten._scaled_dot_product_flash_attention_for_cpu.default,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    }
+)
 
 _LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})
 
@@ -140,6 +148,8 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             told = answer(stamped(tensors[0]))
             if told is not None:
                 return told
+        if func in _ATTENTION:
+            args, kwargs = without_causal_mask(func, args, kwargs)
         _check_call(func, args, kwargs, tensors)
         if func._schema.is_mutable:
             raise UnsupportedModel(
@@ -150,6 +160,8 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             with self:
                 result = decomposition(*args, **kwargs)
             if result is not NotImplemented:
+                if func in REJOINED:
+                    self._note_parts(func, args, kwargs, result)
                 return result
         elif _is_only_composite(func):
             with self:
@@ -157,6 +169,24 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             if result is not NotImplemented:
                 return result
         return self._compute(func, types, args, kwargs)
+
+    def _note_parts(
+        self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        """Say of which kernel the latest entries are the parts."""
+        inputs, attrs = split_arguments(func, bind_arguments(func, args, kwargs))
+        made = tensors_in((result,))
+        if any(t is not None and t.is_complex() for t in (*inputs, *made)):
+            return
+        op = operator_name(func)
+        self.tape.taken_apart.append(
+            TakenApart(
+                op=op,
+                inputs=tuple(None if t is None else self._value(t, op) for t in inputs),
+                attrs=attrs,
+                outputs=tuple(stamped(t) for t in made),
+            )
+        )
 
     def _compute(
         self,

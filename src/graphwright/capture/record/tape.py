@@ -60,12 +60,23 @@ class Entry:
     accumulates: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class TakenApart:
+    """A kernel that was recorded as several entries (see `ir.Composite`)."""
+
+    op: str
+    inputs: tuple[Value | None, ...]
+    attrs: dict[str, Attr]
+    outputs: tuple[Value, ...]
+
+
 @dataclass(slots=True)
 class Tape:
     """Inputs in the order they were declared, entries in the order they ran."""
 
     inputs: list[Value] = field(default_factory=list[Value])
     entries: list[Entry] = field(default_factory=list[Entry])
+    taken_apart: list[TakenApart] = field(default_factory=list[TakenApart])
 
     def postpone(self, first: int, last: int) -> None:
         """Let each of the entries from `first` to before `last` run when it is first needed."""

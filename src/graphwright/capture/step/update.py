@@ -24,8 +24,17 @@ from graphwright.aten import (
     stepping,
     tensor_type,
     twin,
+    update_of,
 )
-from graphwright.capture.record import Functionalisation, as_parameter, functional, stamp
+from graphwright.capture.record import (
+    Functionalisation,
+    TakenApart,
+    Value,
+    as_parameter,
+    functional,
+    stamp,
+    value_of,
+)
 from graphwright.capture.step.recording import Recording
 from graphwright.errors import UnsupportedOptimizer
 from graphwright.ir import Phase, Role
@@ -47,8 +56,10 @@ def record_update(recording: Recording, mode: Functionalisation) -> None:
             running.param_groups[number][RATE] = functional(fake)
         held = _declare_state(recording, running, states)
         before = numbers_in_state(running), own_numbers(running)
+        before_step = {id(t): value_of(t) for t in (*recording.tensors.values(), *held.values())}
         with blamed_on(recording.optimizer):
             running.step()
+        _note_updates(recording, running, before_step)
         if (numbers_in_state(running), own_numbers(running)) != before:
             raise UnsupportedOptimizer(
                 f"{type(running).__name__} keeps a plain number in its state or as an attribute "
@@ -57,6 +68,33 @@ def record_update(recording: Recording, mode: Functionalisation) -> None:
             )
         held |= _state_after(recording, running)
     recording.tensors.update(held)
+
+
+def _note_updates(
+    recording: Recording, running: torch.optim.Optimizer, before: Mapping[int, Value]
+) -> None:
+    """Say which entries are the parts of one update, where an operator for it exists."""
+    for number, group in enumerate(running.param_groups):
+        update, rate = update_of(running, group), recording.values.get(rate_label(number))
+        for parameter in group["params"] if update is not None and rate is not None else ():
+            state = running.state.get(parameter, {})
+            if update is None or rate is None or parameter.grad is None:
+                continue
+            held = [parameter, *(state[key] for key in update.state if key in state)]
+            if len(held) != 1 + len(update.state) or parameter.is_complex():
+                continue
+            if not all(id(t) in before for t in held):
+                continue
+            was = [before[id(t)] for t in held]
+            numbers = [value_of(state[STEP])] if update.counts else []
+            recording.recorder.tape.taken_apart.append(
+                TakenApart(
+                    op=update.op,
+                    inputs=(was[0], value_of(parameter.grad), *was[1:], *numbers, rate),
+                    attrs=dict(update.attrs),
+                    outputs=tuple(value_of(t) for t in held),
+                )
+            )
 
 
 def _declare_state(

@@ -7,13 +7,15 @@
      "outputs": ["mm"],
      "updates": {"w": "w.new"},
      "passes": [{"name": "unmerge", "options": {}}],
-     "options": {"clip_norm": 1.0}}
+     "options": {"clip_norm": 1.0},
+     "composites": [{"op": "aten.addmm", "inputs": ["b", "x", "w"], "attrs": {...},
+                     "outputs": ["add"], "types": ["float32[8, 3]"], "digest": "..."}]}
 
 Fields with their default value are left out; that of `passes` is what is shown here, as every graph
-was made so before there was the field, that of `options` is none. Tuples are lists; a float that
-JSON cannot say is `{"float": "nan"}`. One node per line, so that version control shows what
-changed. Reading checks every field and refuses what it does not know: nothing in a file is
-executed, nothing is guessed.
+was made so before there was the field, those of `options` and `composites` are none. Tuples are
+lists; a float that JSON cannot say is `{"float": "nan"}`. One node per line, so that version
+control shows what changed. Reading checks every field and refuses what it does not know: nothing in
+a file is executed, nothing is guessed.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from graphwright.files import read_whole, write_atomically
 from graphwright.ir.attrs import Attrs
 from graphwright.ir.bulk import collection_paused
 from graphwright.ir.graph import UNMERGED, Graph, PassRecord
-from graphwright.ir.node import Node, Tensor
-from graphwright.ir.spelling import MAX_ATTR_DEPTH, Attr
+from graphwright.ir.node import Composite, Node, Tensor
+from graphwright.ir.spelling import MAX_ATTR_DEPTH, OP_NAME, Attr
 from graphwright.ir.types import INPUT_ROLES, Phase, Role, TensorType
 from graphwright.ir.verify import verify
 
@@ -49,8 +51,14 @@ _NODE_FIELDS = frozenset({"op", "inputs", "attrs", "outputs"}) | _PROVENANCE_FIE
 _TENSOR_FIELDS = frozenset({"name", "type", "role", "of"})
 _PASS_FIELDS = frozenset({"name", "options"})
 _GRAPH_FIELDS = frozenset(
-    {"format", "version", "inputs", "nodes", "outputs", "updates", "passes", "options"}
+    {
+        *("format", "version", "inputs", "nodes", "outputs", "updates", "passes", "options"),
+        "composites",
+    }
 )
+
+
+_COMPOSITE_FIELDS = frozenset({"op", "inputs", "attrs", "outputs", "types", "digest"})
 
 
 def save(graph: Graph, path: str | Path) -> None:
@@ -116,6 +124,9 @@ def to_json(graph: Graph) -> str:
         passes = f',\n"passes": {encode(passes_to_json(graph.passes))}'
     if graph.options:
         passes += f',\n"options": {encode(_options_to_json(graph.options))}'
+    if graph.composites:
+        composites = [encode(_composite_to_json(c)) for c in graph.composites]
+        passes += f',\n"composites": {_lines(composites)}'
     return (
         f'{{"format": "{FORMAT}", "version": {SCHEMA_VERSION},\n'
         f'"inputs": {_lines(inputs)},\n"nodes": {_lines(nodes)},\n'
@@ -130,6 +141,17 @@ def from_json(text: str | bytes) -> Graph:
         graph = _Reader().graph(_parse(text))
     verify(graph)
     return graph
+
+
+def _composite_to_json(composite: Composite) -> dict[str, Json]:
+    return {
+        "op": composite.op,
+        "inputs": list(composite.inputs),
+        "attrs": _options_to_json(composite.attrs),
+        "outputs": list(composite.outputs),
+        "types": [repr(type) for type in composite.types],
+        "digest": composite.digest,
+    }
 
 
 def passes_to_json(passes: Sequence[PassRecord]) -> list[dict[str, Json]]:
@@ -208,9 +230,41 @@ class _Reader:
         replaced = {old: _name(new, f"updates.{old}") for old, new in updates.items()}
         passes = passes_from_json(data["passes"]) if "passes" in data else UNMERGED
         options = _options_from_json(data.get("options", {}), "options")
+        composites = [
+            self.composite(item, f"composites[{i}]")
+            for i, item in enumerate(_list(data, "composites", "") if "composites" in data else [])
+        ]
         return Graph(
-            tuple(nodes), self.tensors, tuple(inputs), tuple(outputs), replaced, passes, options
-        )
+            tuple(nodes), self.tensors, tuple(inputs), tuple(outputs), replaced, passes, options,
+            tuple(composites),
+        )  # fmt: skip
+
+    def composite(self, data: Json, path: str) -> Composite:
+        if not isinstance(data, dict):
+            _fail(path, "expected an object with op, inputs, outputs, types and digest")
+        _check_fields(data, _COMPOSITE_FIELDS, path)
+        op, digest = data.get("op"), data.get("digest")
+        if not isinstance(op, str) or not OP_NAME.fullmatch(op) or not isinstance(digest, str):
+            _fail(path, f"op and digest have to be text, found {op!r} and {digest!r}")
+        names: dict[str, tuple[str | None, ...]] = {}
+        for field in ("inputs", "outputs"):
+            items = _list(data, field, path)
+            names[field] = tuple(
+                [
+                    None if item is None else _name(item, f"{path}.{field}[{i}]")
+                    for i, item in enumerate(items)
+                ]
+            )
+            for name in names[field]:
+                if name is not None and name not in self.tensors:
+                    _fail(f"{path}.{field}", f"there is no tensor {name!r}")
+        types = [
+            self.type(t, f"{path}.types[{i}]") for i, t in enumerate(_list(data, "types", path))
+        ]
+        if len(types) != len(names["outputs"]) or not any(names["outputs"]):
+            _fail(f"{path}.types", "expected one for each output, of which there is one at least")
+        attrs = _options_from_json(data.get("attrs", {}), f"{path}.attrs")
+        return Composite(op, names["inputs"], attrs, names["outputs"], tuple(types), digest)
 
     def tensor(self, data: Json, path: str, *, given: bool) -> str:
         if not isinstance(data, dict):

@@ -79,7 +79,7 @@ class Call:
     `number`, `shape` and `box` are those of the node and its first output, for what it draws if
     it `is_random`. `alike` are the operands with the type of the first output, `free` those of
     them whose memory nobody reads any more; `by_element`: an output may be written over any of
-    these.
+    these. It draws as operator `draw`, or if that is None by its `number`.
     """
 
     node: str
@@ -95,6 +95,7 @@ class Call:
     alike: tuple[int, ...] = ()
     by_element: bool = False
     free: tuple[int, ...] = ()
+    draw: int | None = None
 
     def __str__(self) -> str:
         made = ", ".join(f"%{v}" for v in self.outputs)

@@ -18,6 +18,7 @@ from graphwright.describe import Types, types_of
 from graphwright.ir import Attr, Attrs, Graph
 from graphwright.machine import Device, Measurement, Store
 from graphwright.plans import Plan
+from graphwright.rewrite import rejoin
 from graphwright.run.measure.hardware import Target, find_target
 from graphwright.run.measure.one_call import try_to_measure
 from graphwright.run.measure.strain import Strain, load_strain
@@ -64,10 +65,19 @@ def calls_of(graph: Graph) -> list[Call]:
 
 
 def calls_of_plan(graph: Graph, plan: Plan) -> list[Call]:
-    """The calls that devices make of a graph's nodes under a plan: those of their parts."""
+    """The calls that devices make of a graph's nodes under a plan: those of their parts.
+
+    A kernel that is put together for the plan counts beside what it stands for, by which searches
+    compare plans.
+    """
+    together = rejoin(graph, plan)
+    pairs = [(graph, plan)] if together[0] is graph else [(graph, plan), together]
+    known = {node.name: node.op for node in graph.nodes}
     return [
         (node.op, part.attrs, part.types)
-        for node, placed in zip(graph.nodes, place_all(graph, plan), strict=True)
+        for each, its_plan in pairs
+        for node, placed in zip(each.nodes, place_all(each, its_plan), strict=True)
+        if each is graph or known.get(node.name) != node.op
         for part in placed.classes
     ]
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from graphwright.aten import join_arguments, overload_of, to_dtype, without_autocast
+from graphwright.aten import join_arguments, on_device, overload_of, to_dtype, without_autocast
 from graphwright.ir import collection_paused
 from graphwright.plans import (
     Call,
@@ -38,17 +38,23 @@ from graphwright.plans import (
     Wait,
 )
 from graphwright.run.program import overwriting, regions, targets
+from graphwright.run.program.postponed import Postponed
 
 
 def build_module(
-    program: Program, links: targets.Transport | None, device: torch.device
+    program: Program,
+    links: targets.Transport | None,
+    device: torch.device,
+    compiled: bool = False,
 ) -> fx.GraphModule:
     """The module of a program, without links for a world of one.
+
+    One that is to be `compiled` leaves memory for what it makes to the compiler.
 
     Its `forward(held, seed)` returns updates by the names of inputs, and results by theirs.
     """
     with collection_paused():
-        return _Builder(program, links, device).build()
+        return _Builder(program, links, device, compiled).build()
 
 
 def build_piece(
@@ -80,9 +86,14 @@ def build_piece(
 
 class _Builder:
     def __init__(
-        self, program: Program, links: targets.Transport | None, device: torch.device
+        self,
+        program: Program,
+        links: targets.Transport | None,
+        device: torch.device,
+        compiled: bool = False,
     ) -> None:
         self.program, self.links, self.device = program, links, device
+        self.compiled = compiled
         self.graph = fx.Graph()
         self.held = self.graph.placeholder("held")
         self.seed = self.graph.placeholder("seed")
@@ -94,6 +105,7 @@ class _Builder:
         self.roots = overwriting.find_roots(program.instructions)
         self.left: set[int] = set()
         self.updated = set(program.updates.values())
+        self.postponed = Postponed(self._emit)
 
     def build(self) -> fx.GraphModule:
         self._emit_all(overwriting.mark_free(self.program))
@@ -133,6 +145,8 @@ class _Builder:
         return self.graph.call_function(function, args, kwargs)
 
     def _value(self, number: int) -> fx.Node:
+        if number in self.postponed.values:
+            self.postponed.run()
         if number in self.pending:
             self.values[number] = self._emit(targets.finish, self.pending.pop(number))
         elif number not in self.values:
@@ -182,20 +196,24 @@ class _Builder:
         if call.op == "aten.view":  # a part may lie in memory otherwise than the whole
             size = list(call.attrs["size"])  # type: ignore[arg-type]
             return [self._emit(torch.ops.aten.reshape.default, inputs[0], size)]
-        overload = overload_of(call.op)
+        overload = on_device(overload_of(call.op), call.attrs, self.device)
         args, kwargs = join_arguments(overload, len(inputs), call.attrs)(inputs, self.device)
         if call.free and not overwriting.shares_memory(call.op):
             in_place, into_memory = (
                 overwriting.find_in_place(overload),
                 overwriting.find_into_memory(overload),
             )
-            if 0 in call.free and in_place is not None:
+            if in_place is not None and {*overwriting.written_by(in_place)} <= {*call.free}:
                 overload = in_place
-            elif call.by_element and into_memory is not None:
-                overload, (name, *_) = into_memory
-                kwargs = {**kwargs, name: inputs[call.free[0]]}
-        made = self._emit(overload, *args, **kwargs)
+            elif call.by_element and into_memory is not None and not self.compiled:
+                variant, names = into_memory
+                if len(names) == 1:
+                    overload, kwargs = variant, {**kwargs, names[0]: inputs[call.free[0]]}
         returns = overload._schema.returns
+        if not returns:
+            self.postponed.add(call, overload, inputs, kwargs)
+            return [inputs[place] for place in overwriting.written_by(overload)]  # type: ignore[misc]
+        made = self._emit(overload, *args, **kwargs)
         if len(returns) == 1 and str(returns[0].type) == "Tensor":
             return [made]
         places = [n for n, r in enumerate(returns) if str(r.type) == "Tensor"]

@@ -104,7 +104,7 @@ def shares_memory(op: str) -> bool:
 
 @cache
 def find_in_place(overload: OpOverload) -> OpOverload | None:
-    """The variant of an operator that writes over its first argument, if there is one."""
+    """The variant of an operator that writes over arguments of it, if there is one."""
     namespace, name = overload._schema.name.split("::")
     packet = getattr(getattr(torch.ops, namespace), f"{name}_", None)
     variant = getattr(packet, overload._overloadname, None)
@@ -112,6 +112,27 @@ def find_in_place(overload: OpOverload) -> OpOverload | None:
         return None
     same = _signature(variant._schema.arguments) == _signature(overload._schema.arguments)
     return variant if same else None
+
+
+@cache
+def written_by(overload: OpOverload) -> tuple[int, ...]:
+    """Which of its tensor arguments an operator writes over; its results are these, in order."""
+    tensors = [a for a in overload._schema.arguments if "Tensor" in str(a.type)]
+    return tuple(
+        place
+        for place, argument in enumerate(tensors)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+@cache
+def find_for_all(overload: OpOverload) -> OpOverload | None:
+    """The variant of an operator for many tensors at once, each in the place of one: `adam_all_`
+    of `adam_`."""
+    namespace, name = overload._schema.name.split("::")
+    packet = getattr(getattr(torch.ops, namespace), f"{name.rstrip('_')}_all_", None)
+    variant = getattr(packet, overload._overloadname, None)
+    return variant if isinstance(variant, OpOverload) else None
 
 
 @cache

@@ -103,7 +103,8 @@ class DrawPart:
 
     def __call__(self, seed: int | Keys, *inputs: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         call = self.call
-        place = RandomBox(seed=seed, operator=call.number, shape=call.shape, box=call.box)
+        operator = call.number if call.draw is None else call.draw
+        place = RandomBox(seed=seed, operator=operator, shape=call.shape, box=call.box)
         return draw(call.op, call.attrs, inputs, place, self.device)
 
 

@@ -288,7 +288,7 @@ class Step:
     def _build(self, ready: RankProgram, links: GroupLinks | None) -> None:
         """The program as one module, with this rank's first values on its device."""
         here = ready.world
-        self.module = build_module(ready.program, links, here.device)
+        self.module = build_module(ready.program, links, here.device, self._compiles)
         if self._compiles:
             from graphwright.run.program.torch_compile import compile_segments
 

@@ -31,8 +31,8 @@ from graphwright.partition import (
     track,
 )
 from graphwright.plans import local_bytes
-from graphwright.simulate import simulate
 from graphwright.tasks import expand
+from part_by_part import simulate
 from random_plans import zoo_graph
 
 CASES = [

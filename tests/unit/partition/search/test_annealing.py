@@ -25,8 +25,9 @@ from graphwright.partition.search.annealing.proposals import (
 from graphwright.partition.space.coarsen import Weight, coarsen
 from graphwright.partition.space.strategies import Space
 from graphwright.plans import Mesh, make_plan, whole_mesh
-from graphwright.simulate import CostModel, simulate
+from graphwright.simulate import CostModel
 from graphwright.tasks import Expansion, find_moves
+from part_by_part import simulate
 
 FOUR = cluster("flexflow-p100:1")
 COSTS = CostModel(measured=False)

@@ -16,7 +16,8 @@ from graphwright.plans import figures_of, make_plan
 from graphwright.report import annotated_program, explain_plan, show, to_dict
 from graphwright.report.explain.lines import next_best
 from graphwright.report.explain.sections import follows, split_path
-from graphwright.simulate import simulate
+from graphwright.simulate import CostModel, Simulator, simulate
+from graphwright.tasks import GraphFacts
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +67,8 @@ def test_bytes_are_those_that_the_simulation_moves(mlp):
 def test_times_add_up_to_what_a_device_computes(mlp):
     found = explain_plan(mlp, data_parallel(mlp, "local:4"))
     total = sum(b.count * line.compute_time for b, line in lines_of(found))
-    assert (
-        0.8 * figures_of(found.plan).compute_time
-        < total
-        < 1.2 * figures_of(found.plan).compute_time
-    )
+    parts = Simulator(GraphFacts(mlp), found.plan.cluster, CostModel(), together=False)
+    assert total == pytest.approx(parts.figures(found.plan).compute_time, rel=0.2)
 
 
 def test_parameters_and_their_state_are_held_by_their_updates(mlp):
