@@ -25,7 +25,7 @@ from functools import lru_cache
 
 from graphwright.describe import Combine, Concat, Types, is_described, splits
 from graphwright.errors import GraphwrightError
-from graphwright.ir import Attrs, Composite, Edit, Graph, Node, region_between
+from graphwright.ir import Attrs, Composite, Edit, Graph, Node, Role, region_between
 from graphwright.plans import (
     Along,
     Choice,
@@ -51,11 +51,15 @@ class _Join:
     strategy: Strategy
 
 
-def rejoin(graph: Graph, plan: Plan) -> tuple[Graph, Plan]:
+def rejoin(graph: Graph, plan: Plan, *, optimizer: bool = True) -> tuple[Graph, Plan]:
     """The graph with composites in the place of their parts where the plan allows it, and the plan
-    for that graph."""
+    for that graph; without `optimizer` updates of parameters and their state stay in parts."""
     check_plan(plan, graph)
     joins = find_joins(graph, plan)
+    if not optimizer:
+        updated = (Role.PARAMETER, Role.OPTIMIZER_STATE)
+        news = {new for old, new in graph.updates.items() if graph.tensors[old].role in updated}
+        joins = tuple(join for join in joins if news.isdisjoint(join.composite.outputs))
     return write_joins(graph, plan, joins) if joins else (graph, plan)
 
 

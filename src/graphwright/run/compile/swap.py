@@ -37,12 +37,14 @@ from graphwright.plans import (
     Frontier,
     MemoryPlan,
     Plan,
+    make_plan,
     parse_limit,
     retime,
     swapped_bytes,
     verify_actions,
     verify_memory,
 )
+from graphwright.rewrite import rejoin
 from graphwright.run.compile.ranks import with_host_link
 from graphwright.run.compile.swap_ranks import RankSwaps, swap_ranks
 from graphwright.run.step import SwapModel, SwapStep, check_given
@@ -56,20 +58,18 @@ DEFAULT = ("lru", "belady", "greedy", "random", "genetic", "pools")
 class SwapPlan:
     """A memory plan for a graph; `compile` makes a step of it.
 
-    `times` are the seconds per iteration that each search found, `progress` the generations of the
-    genetic ones, `interrupted` whether the search was cut short.
+    `graph` is what was captured; in the one that is planned (`given`), kernels that capture takes
+    apart are one again. `times` are the seconds per iteration that each search found, `progress`
+    the generations of the genetic ones, `interrupted` whether the search was cut short.
     """
 
+    graph: Graph
     given: GraphProblem
     cluster: Cluster
     plan: MemoryPlan
     times: Mapping[str, float] = field(default_factory=dict)
     progress: tuple[Progress, ...] = ()
     interrupted: bool = False
-
-    @property
-    def graph(self) -> Graph:
-        return self.given.graph
 
     @property
     def time(self) -> float:
@@ -102,12 +102,12 @@ class SwapPlan:
         facts = self.given.facts
         positions = {**facts.position, **dict.fromkeys(self.given.copied, 0)}
         for name, (old, _) in self.given.copied.items():
-            positions[name] = facts.producer[self.graph.updates[old]][0]
+            positions[name] = facts.producer[self.given.graph.updates[old]][0]
         tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, facts.category)
         times = schedule(tasks)
         devices = (replace(d, memory=self.plan.capacity) for d in self.cluster.devices)
         return Timeline(
-            graph=self.graph,
+            graph=self.given.graph,
             cluster=replace(self.cluster, devices=tuple(devices)),
             tasks=tasks,
             schedule=times,
@@ -250,14 +250,16 @@ def swap(
         _refuse(cluster=cluster, plan=plan, search=search if search != DEFAULT else None)
         return _swap_partition(graph, memory, reserve, partition, costs)
     on = with_host_link(find_cluster("local:1" if cluster is None else cluster))
-    given = problem_of(graph, on, CostModel() if costs is None else costs)
+    # An optimizer's update as one kernel would need room for all its results beside what it reads.
+    together, _ = rejoin(graph, make_plan(graph, on, {}), optimizer=False)
+    given = problem_of(together, on, CostModel() if costs is None else costs)
     limit = on.devices[0].memory if memory is None else parse_limit(memory)
     capacity = limit - parse_limit(reserve)
     if plan is not None:
         known = plan if isinstance(plan, MemoryPlan) else MemoryPlan.load(Path(plan))
-        _check_is_for(known, graph, None if memory is None else capacity)
+        _check_is_for(known, together, None if memory is None else capacity)
         verify_actions(known, given.problem)
-        return SwapPlan(given=given, cluster=on, plan=retime(known, given.problem))
+        return SwapPlan(graph=graph, given=given, cluster=on, plan=retime(known, given.problem))
     if isinstance(budget, bool) or not budget >= 0:
         raise InvalidOption(f"budget={budget!r}: give seconds, from 0 upwards")
     if not isinstance(search, Sequence):
@@ -268,12 +270,13 @@ def swap(
     planner = Planner(given.problem)
     if (whole := plan_without_swaps(planner, capacity)) is not None:
         verify_memory(whole, given.problem)
-        return SwapPlan(given=given, cluster=on, plan=whole)
+        return SwapPlan(graph=graph, given=given, cluster=on, plan=whole)
     found = find_plan(
         given.problem, capacity, searches=searches, budget=budget, seed=seed, planner=planner
     )
     verify_memory(found.plan, given.problem)
     return SwapPlan(
+        graph=graph,
         given=given,
         cluster=on,
         plan=found.plan,

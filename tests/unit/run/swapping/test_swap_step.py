@@ -81,7 +81,7 @@ def test_training_is_that_of_the_graph_to_the_last_bit_and_of_eager(kind, optimi
         torch.manual_seed(number)
         loss = step(batch)
         torch.manual_seed(number)
-        outputs = capture.replay(graph, values)
+        outputs = capture.replay(planned.given.graph, values)
         values = capture.advance(graph, values, outputs)
         torch.manual_seed(number)
         running.zero_grad()
