@@ -166,8 +166,9 @@ def measure(quick: bool) -> dict[str, object]:
             model, inputs = workload.model.eval(), workload.batch[0]
             graph = gw.capture(model, inputs=inputs)
             ir.save(graph, path := Path(folder) / f"{batch}.json")
-            beside, store = memory_beside(graph), Store(Path(folder) / f"{batch}.sqlite")
-            calibrate(calls_of(graph), device="cuda", store=store, seconds=0.01)
+            runs = gw.swap(graph, "1TB", cluster=on).given.graph  # with whole kernels
+            beside, store = memory_beside(runs), Store(Path(folder) / f"{batch}.sqlite")
+            calibrate(calls_of(runs), device="cuda", store=store, seconds=0.01)
             outs = [str(Path(folder) / f"{batch}-{size}.plan.json") for size in SIZES]
             tasks = [
                 pool.submit(plan_one, str(path), str(store.path), to_toml(on), size * 10**6, out)

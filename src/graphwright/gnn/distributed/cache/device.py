@@ -47,7 +47,8 @@ class DeviceCache(TorchDispatchMode):
         super().__init__()
         if caching not in CACHING:
             raise DGLError(f"there is no caching {caching!r}; it is one of {', '.join(CACHING)}")
-        self.memory, self.device, self.caching, self.fixed = memory, device, caching, fixed
+        self.memory, self.caching, self.fixed = memory, caching, fixed
+        self.device = torch.empty(0, device=device).device  # with its number, as tensors have it
         self.small = min(memory // SMALL, MOST_SMALL)
         self.passes: dict[str, Pass] = {}
         self.bytes_in = self.bytes_out = self.held = self.peak = 0

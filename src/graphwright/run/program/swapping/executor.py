@@ -260,6 +260,9 @@ class SwapExecutor(Executor):
         types = {s.name: given.graph.tensors[s.name].type for s in given.problem.storages}
         super().__init__(given.problem, types, plan, device)
         self.given, self.graph, self.facts = given, given.graph, given.facts
+        read = (name for node in self.graph.nodes for name in node.inputs)
+        # What nobody reads is not kept: a kernel may leave it out.
+        self.read = {*read, *self.graph.outputs, *self.graph.updates.values()}
 
     def result(self, name: str) -> Tensor:
         """What the iteration has made of a tensor of the graph that it returns; a copy."""
@@ -300,7 +303,7 @@ class SwapExecutor(Executor):
             raise MemoryTooSmall(
                 f"operator {node.name} ({node.op}) needs more memory beside the arena of "
                 f"{self.plan.arena:,} bytes than the GPU has free; plan with reserve=..., of what "
-                "graphwright.run.memory_beside(graph) says"
+                "graphwright.run.memory_beside(plan.given.graph) says"
             ) from error
         except _FAILURES as error:
             raise ReplayError(f"{node!r} failed: {error}") from error
@@ -310,8 +313,9 @@ class SwapExecutor(Executor):
         self, node: Node, arguments: Sequence[Tensor | None], places: Mapping[str, int]
     ) -> Call:
         """Run a node, its results in their places."""
-        wanted = [name not in self.given.views for name in node.outputs]
-        storages = [self.given.storage_of[n] for n in node.outputs if n not in self.given.views]
+        wanted = [name in self.read and name not in self.given.views for name in node.outputs]
+        pairs = zip(node.outputs, wanted, strict=True)
+        storages = [self.given.storage_of[name] for name, is_wanted in pairs if is_wanted]
         poison = self._poison(places)
         made = None
         if node.op != CONSTANT_OP and all(wanted):
