@@ -23,8 +23,8 @@ from graphwright.partition import data_parallel
 from graphwright.plans import Plan, Strategy, check_plan, verify_programs
 from graphwright.report import to_dict
 from graphwright.run import check_operator, latest
-from graphwright.simulate import CostModel, Incremental, verify_task_graph
-from graphwright.tasks import expand
+from graphwright.simulate import CostModel, Incremental, Simulator, verify_task_graph
+from graphwright.tasks import GraphFacts, expand
 
 LOSS, ADAM = nn.functional.cross_entropy, torch.optim.Adam
 STEPS = 2
@@ -113,7 +113,10 @@ def test_every_stage(tmp_path):
     run = Incremental(graph, wide, CostModel())
     proposed = run.propose({product.name: Strategy(("j", "-", "-"))})
     run.accept()
-    assert proposed == gw.simulate(graph, run.plan()).makespan
+    parts = Simulator(
+        GraphFacts(graph), wide.cluster, CostModel(), together=False
+    )  # as searches do
+    assert proposed == parts.run(run.plan()).makespan
 
     # lower: a program for each rank, that fit together
     programs = [lower(graph, plan).program(rank) for rank in range(2)]
