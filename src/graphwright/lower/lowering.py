@@ -71,10 +71,13 @@ one in vain holds up all that comes after it."""
 _MOST_MOVEMENTS = 1 << 16
 
 
-def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
+def lower(
+    graph: Graph, plan: Plan, *, costs: Costs | None = None, optimizer: bool = True
+) -> Lowered:
     """Everything that the programs of all ranks have in common; `program(rank)` is one of them.
 
     Without `costs` the order goes by formulas alone, so that it is the same in every process.
+    Without `optimizer` updates stay in parts, which need less memory at once (`rewrite.rejoin`).
     """
     with collection_paused():
         known = (
@@ -82,7 +85,7 @@ def lower(graph: Graph, plan: Plan, *, costs: Costs | None = None) -> Lowered:
             if costs is None
             else Templates(plan.cluster, _Patient(costs))
         )
-        lowered = Lowered(graph, plan, known)
+        lowered = Lowered(graph, plan, known, optimizer)
         known.forget_beyond(_MOST_MOVEMENTS)
         return lowered
 
@@ -112,9 +115,9 @@ class Lowered:
     `numbers` are those of nodes where nothing is put together: a draw has the same under each plan.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, known: Templates) -> None:
+    def __init__(self, graph: Graph, plan: Plan, known: Templates, optimizer: bool = True) -> None:
         self.numbers = {node.name: number for number, node in enumerate(graph.nodes)}
-        graph, plan = rejoin(graph, plan)
+        graph, plan = rejoin(graph, plan, optimizer=optimizer)
         self.graph, self.plan = graph, plan
         self.expansion = Expansion(GraphFacts(graph), plan, known.costs, known)
         self.blocks = blocks(self.expansion)

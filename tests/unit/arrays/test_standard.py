@@ -48,7 +48,8 @@ def test_calls_that_the_standard_allows_are_allowed(where, line):
 def test_defaults_are_the_standards(where, line):
     (node,) = ast.parse(f"def {line}: ...").body
     signature = inspect.signature(getattr(where, node.name))
-    last = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+    given = [*node.args.posonlyargs, *node.args.args]
+    last = given[len(given) - len(node.args.defaults) :]
     pairs = [
         *zip(last, node.args.defaults, strict=True),
         *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),

@@ -150,7 +150,7 @@ def _room(
 def _lowered(plan: Plan, graph: Graph, device: str | None, room: int | None) -> RankProgram:
     """The program of this rank, with a memory plan where there is only so much room."""
     _check_is_planned(plan, graph)
-    programs = lower(graph, plan)
+    programs = lower(graph, plan, optimizer=room is None)
     here = world(device=device)
     program = programs.program(here.rank)
     if room is None:

@@ -148,6 +148,6 @@ def swap_ranks(graph: Graph, plan: Plan, capacity: int, costs: Costs) -> RankSwa
     """Plan the memory of every rank of a plan."""
     graph = graph_of_plan(graph, plan)
     plan = replace(plan, memory=None)
-    planner = RankPlanner(lower(graph, plan), costs, capacity)
+    planner = RankPlanner(lower(graph, plan, optimizer=False), costs, capacity)
     ranks = tuple(planner.plan(rank) for rank in range(plan.cluster.num_devices))
     return RankSwaps(graph=graph, whole=plan, capacity=capacity, ranks=ranks, costs=costs)

@@ -67,9 +67,9 @@ class HostCopy:
 
 
 def find_host_copies(x, tensor):
-    """One of everything that a node other than a view makes."""
+    """One of the first result of every node other than a view."""
     made = x.facts.producer.get(tensor)
-    if made is None or x.facts.is_view[made[0]]:
+    if made is None or made[1] or x.facts.is_view[made[0]]:
         return []
     source = x.source(tensor)
     tasks = copy_tasks(x.cluster, source, x.facts.graph.tensors[tensor].type)
