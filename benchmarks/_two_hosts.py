@@ -1,19 +1,19 @@
 """What `two_hosts.py` runs on the two hosts, one rank on each: it measures, plans, trains in turns and compares.
 
-    torchrun ... _two_hosts.py JOB.json       {"kind": "ours" | "fsdp" | "exact", "folder": ..., "cluster": TOML, ...}
+    torchrun ... _two_hosts.py JOB.json       {"kind": "ours" | "fsdp" | "same" | "exact", "folder": ..., "cluster": TOML, ...}
 
-Ranks do the same; rank 0 measures calls and plans for both, and writes `folder/result.json`, model by model.
+Ranks do the same; rank 0 measures calls and plans for both, writes `folder/result.json`, model by model, and says how far it is.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import torch
@@ -96,17 +96,18 @@ def plan(graph: Graph, on: Cluster, store: Store, device: str) -> tuple[dict[str
 
 
 def train_ours(job: Mapping[str, Any], on: Cluster, store: Store) -> dict[str, Any]:
-    """Every model with DistributedDataParallel and with plans, in turns; and compared with one device."""
+    """Every model with DistributedDataParallel and with plans, in turns."""
     found: dict[str, Any] = {"transfers": measure(on, store, job["largest"])}
+    say(job, f"{found['transfers']} transfers measured")
     for name in job["models"]:
         make = partial(load, name)
         graph = prepare(make("meta"))
         plans, num_calls = plan(graph, on, store, job["device"])
+        say(job, f"{name}: planned, {num_calls} calls")
         training = Training(make=make, graph=graph, plan=plans[OURS], num_steps=1)
         times = time_in_turns(training, plans, job["rounds"], job["steps"])
         waited = gather_results(lambda times=times: times.waited)
-        options = RunOptions(plan=plans[OURS], check=True, quiet=True)
-        check = open_session(make, options).run(lambda line: None).comparison
+        say(job, f"{name}: trained in turns")
         found[name] = {
             "parameters": sum(p.numel() for p in make("meta").model.parameters()),
             "calls": num_calls,
@@ -116,12 +117,30 @@ def train_ours(job: Mapping[str, Any], on: Cluster, store: Store) -> dict[str, A
             "refused": times.refused,
             "bytes": {way: figures_of(each).nbytes for way, each in plans.items()},
             "plan": plans[OURS].to_json(),
-            "difference": None if check is None else check.worst[1],
-            "dtype": None if check is None else check.dtype,
-            "exact": None if check is None else check.agrees,
         }
         _save(job, found)
     return found
+
+
+def compare_plans(job: Mapping[str, Any], on: Cluster, store: Store) -> dict[str, Any]:
+    """What training by every plan in `plans`, of the models by their names, ends with, compared with one device."""
+    world(timeout=WAIT)
+    found: dict[str, Any] = {}
+    for key, text in job["plans"].items():
+        make = partial(load, key.split()[0])
+        found[key] = comparison(make, Plan.from_json(text))
+        say(job, f"{key}: compared with one device")
+        _save(job, found)
+    return found
+
+
+def comparison(make: Callable[[str], Workload], plan: Plan) -> dict[str, Any]:
+    """How far tensors that were trained by a plan are from those of one device; empty on ranks that do not compare."""
+    options = RunOptions(plan=plan, check=True, quiet=True)
+    check = open_session(make, options).run(lambda line: None).comparison
+    if check is None:
+        return {}
+    return {"difference": check.worst[1], "dtype": check.dtype, "exact": check.agrees}
 
 
 def train_fsdp(job: Mapping[str, Any], on: Cluster, store: Store) -> dict[str, Any]:
@@ -145,6 +164,7 @@ def train_fsdp(job: Mapping[str, Any], on: Cluster, store: Store) -> dict[str, A
                 seconds[way].append(perf_counter() - began)
         best = min(seconds, key=lambda way: median(seconds[way][1:]))
         found[name] = {"seconds": {FSDP2: seconds[best][1:]}, "way": best}
+        say(job, f"{name}: trained by FSDP2")
         _save(job, found)
     return found
 
@@ -162,12 +182,17 @@ def compare_all(job: Mapping[str, Any], on: Cluster, store: Store) -> dict[str, 
             return "" if world(timeout=WAIT).rank else search(graph, on, objective="time").to_json()
 
         chosen = Plan.from_json(gather_results(planned)[0])
-        options = RunOptions(plan=chosen, check=True, quiet=True)
-        check = open_session(lambda device, make=make: make(device=device), options).run(lambda line: None).comparison  # fmt: skip
-        if check is not None:
-            found[name] = {"difference": check.worst[1], "dtype": check.dtype, "exact": check.agrees}  # fmt: skip
+        found[name] = comparison(lambda device, make=make: make(device=device), chosen)
+        say(job, f"{name}: compared with one device")
         _save(job, found)
     return found
+
+
+def say(job: Mapping[str, Any], what: str) -> None:
+    """A line where the benchmark was started: this process prints to its host's log."""
+    if world().rank == 0:
+        with open(job["progress"], "a", encoding="utf-8") as terminal:
+            terminal.write(f"{monotonic() - job['began']:5.0f} s  {job['wire']}, {what}\n")
 
 
 def _save(job: Mapping[str, Any], found: Mapping[str, Any]) -> None:
@@ -175,7 +200,7 @@ def _save(job: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         Path(job["folder"], "result.json").write_text(json.dumps(found))
 
 
-KINDS = {"ours": train_ours, "fsdp": train_fsdp, "exact": compare_all}
+KINDS = {"ours": train_ours, "fsdp": train_fsdp, "same": compare_plans, "exact": compare_all}
 
 
 def main() -> None:
