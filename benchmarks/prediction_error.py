@@ -8,6 +8,8 @@ under 8% and 5%, FlexFlow under 30%.
 Where other programs have the cores (Linux says for how long a thread could have run and did not), that time is taken off what was measured, as no prediction knows of it; the share is printed. `sure` is how far
 off the prediction says that it may be (`how_sure`).
 
+How far it is goes to stderr.
+
 `again` is the rank correlation of the times in one launch with those in another, by the mean over all pairs: what measuring a second time would predict. `spread` is by how much the slowest plan takes longer than the fastest.
 """
 
@@ -25,7 +27,7 @@ from itertools import combinations
 from math import isfinite
 from pathlib import Path
 from random import Random
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import torch
@@ -50,6 +52,7 @@ PLANS, QUICK_PLANS = 20, 5
 LAUNCHES, ROUNDS, STEPS = 4, 8, 4
 TIME_ERROR, MEMORY_ERROR, RANKS = 0.15, 0.05, 0.9
 BUSY = 0.05
+BEGAN = monotonic()
 
 
 def load(name: str) -> Workload:
@@ -192,10 +195,18 @@ class Found:
         return max(times) / min(times) - 1
 
 
-def compare(name: str, graph: Graph, plans: list[Plan], on: Cluster, store: Store) -> Found:
+def say(what: str) -> None:
+    """A line of progress."""
+    print(f"{monotonic() - BEGAN:5.0f} s  {what}", file=sys.stderr)
+
+
+def compare(
+    name: str, kind: str, graph: Graph, plans: list[Plan], on: Cluster, store: Store
+) -> Found:
     """Predict and measure plans of a model."""
     calls = [call for plan in plans for call in calls_of_plan(graph, plan)]
-    calibrate(calls, device=on.name, store=store, seconds=0.05)
+    done = calibrate(calls, device=on.name, store=store, seconds=0.05)
+    say(f"{name}, {kind}: {done.num_new} calls measured")
     simulator = Simulator(GraphFacts(graph), on, CostModel(store))
     steps = [simulator.run(plan) for plan in plans]
     launches: list[list[float]] = []
@@ -210,6 +221,7 @@ def compare(name: str, graph: Graph, plans: list[Plan], on: Cluster, store: Stor
         launches.append([t * (1 - w) for t, w in zip(longest, waited, strict=True)][back])
         shares += waited
         peaks += [[peak for _, _, peak in rank[back]] for rank in ranks]
+        say(f"{name}, {kind}: trained in launch {number + 1} of {LAUNCHES}")
     return Found(
         predicted=[(step.makespan, int(step.memory.peak.max())) for step in steps],
         measured=[
@@ -236,7 +248,7 @@ def main() -> int:
             graph = gw.capture(w.model, w.loss_fn, w.batch, optimizer=torch.optim.SGD)
             for kind, draw in SETS.items():
                 plans = [draw(graph, on, options.seed + n) for n in range(count)]
-                found = compare(name, graph, plans, on, store)
+                found = compare(name, kind, graph, plans, on, store)
                 (time, time_bias), (memory, memory_bias) = (
                     (statistics.fmean(map(abs, errors)), statistics.fmean(errors))
                     for errors in (found.errors(0), found.errors(1))

@@ -1,7 +1,7 @@
 """Our fastest plan against DistributedDataParallel and FSDP2 on two hosts, over links of 0.1 to 10 Gb/s and several latencies.
 
 Two network namespaces with a link of limited rate between them are the hosts (`_hosts.py`), torchrun starts one process on each, and nothing is told to the planner but a cluster file of two
-levels. On every link: transfers between the hosts are measured (`torchrun ... -m graphwright calibrate --cluster` does the same), the calls of the plans as well, and the plans are predicted by that; only then they train, in turns with
+levels. Four models train on links of three rates, two of them with latency as well. On every link: transfers between the hosts are measured (`torchrun ... -m graphwright calibrate --cluster` does the same), the calls of the plans as well, and the plans are predicted by that; only then they train, in turns with
 DistributedDataParallel in the same processes. FSDP2 follows on the same link in processes of its own, as it crashes over Gloo now and then (docs/decisions/0011). At the end, what training by every plan that was found ends with is compared
 with one device in float64, over the fastest link, as no result depends on the rate; small models of the zoo are compared with two processes on each host as well. How far it is goes to stderr.
 
@@ -37,6 +37,8 @@ WIRES = (
     Wire(rate=1e9, latency=5e-3),
     Wire(rate=1e8, latency=5e-3),
 )
+LATE_MODELS = ("alexnet", "gpt")
+"""The models on links with latency: a convolutional network and a transformer, as each link takes minutes."""
 QUICK_WIRES, QUICK_MODELS = (Wire(rate=1e9),), ("alexnet", "mlp")
 COMPARED, QUICK_COMPARED = ("lenet", "gpt2", "dlrm", "vgg16"), ("lenet",)
 HEAVY = ("alexnet", "mlp", "dlrm")
@@ -219,7 +221,8 @@ def main() -> int:
     wires = QUICK_WIRES if options.quick else WIRES
     wires = tuple(w for w in wires if not given.gbit or w.rate / 1e9 in given.gbit)
     wires = tuple(w for w in wires if not given.ms or w.latency * 1e3 in given.ms)
-    models = given.models or (QUICK_MODELS if options.quick else MODELS)
+    every = given.models or (QUICK_MODELS if options.quick else MODELS)
+    late = given.models or LATE_MODELS
     results: dict[str, Results] = {}
     misses: list[str] = []
     rows: list[tuple[object, ...]] = []
@@ -227,6 +230,7 @@ def main() -> int:
         with TemporaryDirectory(prefix="graphwright-hosts-") as name:
             folder = Path(name)
             for wire in wires:
+                models = late if wire.latency else every
                 results[str(wire)] = on_wire(wire, models, folder, not given.no_fsdp)
             compared = QUICK_COMPARED if options.quick else COMPARED
             with two_hosts(FASTEST, folder) as made:
