@@ -2,8 +2,12 @@
 
 import pytest
 
+from graphwright.cli.app import _format_warning
+from graphwright.describe import Types
 from graphwright.errors import InvalidCluster
+from graphwright.ir import Attrs, TensorType
 from graphwright.machine import cluster, from_toml, to_toml
+from graphwright.simulate import AssumedRate, CostModel, costs
 
 GOOD = """
 name = "mine"
@@ -88,3 +92,19 @@ def test_a_device_may_be_named():
     assert from_toml(named, "mine.toml").devices[0] == cluster("dgx-h100").devices[0]
     with pytest.raises(InvalidCluster, match="no device 'h100-sxn'; did you mean 'h100-sxm'"):
         from_toml(named.replace("sxm", "sxn"), "mine.toml")
+
+
+def test_a_preset_that_lists_no_rate_for_a_dtype_says_what_it_used():
+    device = cluster("dgx-h100").devices[0]
+    narrow = TensorType((512, 512), "float8_e4m3fnuz")
+    call = Types((narrow, narrow), (TensorType((512, 512), "bfloat16"),))
+    words = r"H100.* lists no rate for float8_e4m3fnuz.*that of float8_e4m3fn is used \(1979 T/s\)"
+    with pytest.warns(AssumedRate, match=words):
+        CostModel(measured=False).compute("aten.mm", Attrs(), call, device)
+
+
+def test_the_command_line_says_it_in_one_line():
+    words = "V100 lists no rate for bfloat16"
+    own = _format_warning(words, AssumedRate, costs.__file__, 221, "self._report_rate(...)")
+    assert own == f"graphwright: AssumedRate: {words}\n"
+    assert _format_warning("a shape", UserWarning, "model.py", 7).startswith("model.py:7: ")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from errno import EPIPE
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,6 +73,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="replace")  # a terminal that has no such letters
+    warnings.formatwarning = _format_warning
     try:
         try:
             app()
@@ -86,6 +89,23 @@ def main() -> None:
         if error.errno != EPIPE:
             print(f"cannot write the output: {error.strerror or error}", file=sys.stderr)
         sys.exit(1)
+
+
+_FORMAT = warnings.formatwarning
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning as text; a line of the user's own is worth naming, one of this package is not."""
+    if filename.startswith(_PACKAGE):
+        return f"graphwright: {category.__name__}: {message}\n"
+    return _FORMAT(message, category, filename, lineno, line)
 
 
 @app.callback(invoke_without_command=True)
