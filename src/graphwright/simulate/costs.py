@@ -280,11 +280,11 @@ def _spell(type: TensorType | None) -> str:
     return "_" if type is None else repr(type)
 
 
-METHOD = 6
+METHOD = 7
 """Counts the ways in which calls have been measured: since the second one beside what the other
 ranks do and with inputs that no cache holds, since the fourth in sweeps and with memory that is
 there, since the fifth with masks in runs, since the sixth with what a step takes beyond its
-parts."""
+parts, since the seventh among other calls and into memory that no cache holds."""
 
 
 @cache

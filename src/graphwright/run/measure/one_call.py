@@ -1,12 +1,13 @@
 """Measure one call of an operator: sample its inputs, run it as a step would, time it.
 
-On a CPU the call reads other inputs each time, so that caches hold little of them, and where other
-processes will compute beside it, threads make the same call meanwhile.
+On a CPU the call reads other inputs each time, and writes other memory, so that caches hold little
+of both, and where other processes will compute beside it, threads make the same call meanwhile.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from graphwright.aten import call_kernel, tensor_type
+from graphwright.aten import bind_kernel, tensor_type, tensors_made
 from graphwright.describe import Types
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Attrs, format_bytes
@@ -26,7 +27,7 @@ from graphwright.run.measure.samples import sample_inputs
 from graphwright.run.measure.timing import measure
 from graphwright.run.program import touch_memory
 
-_Run: TypeAlias = Callable[[], tuple[torch.Tensor, ...]]
+_Run: TypeAlias = Callable[[], object]
 
 FAILURES = (
     GraphwrightError, RuntimeError, TypeError, ValueError, IndexError, AssertionError,
@@ -51,11 +52,11 @@ def try_to_measure(
         if needed > MEMORY_SHARE * free:
             return f"needs {format_bytes(needed)} of memory; {format_bytes(free)} are free"
         with torch.no_grad(), target.occupied(), _clean(device):
-            if device.type == "cpu" and (wide := 2 * needed + CACHES) <= MEMORY_SHARE * free:
+            if device.type == "cpu" and (wide := 2 * (needed + CACHES)) <= MEMORY_SHARE * free:
                 touch_memory(wide)
             make = partial(_make_call, op, attrs, types, device)
             call = make()
-            outputs = [tensor_type(t) for t in call()]
+            outputs = [tensor_type(t) for t in tensors_made(call())]
             if outputs[:1] != [*types.outputs[:1]]:  # what else a kernel keeps differs by device
                 return f"makes {outputs[0] if outputs else 'nothing'}, not {types.outputs[0]}"
             with _beside_others(call, make, target.others):
@@ -68,15 +69,25 @@ def try_to_measure(
 
 
 def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Run:
-    """A call with inputs of its own; on a CPU with others each time: caches are cold in a step."""
+    """A call with inputs of its own; on a CPU with others each time: caches are cold in a step.
+
+    So is the memory of results: some of them are kept, and the oldest one makes room for the next.
+    """
     inputs = sample_inputs(op, attrs, types, device)
-    nbytes = sum(t.nbytes for t in inputs if t is not None)
-    if device.type != "cpu" or 2 * nbytes > CACHES:
-        return partial(call_kernel, op, inputs, attrs, device)
-    count = min(COPIES, CACHES // max(1, nbytes))
-    copies = [[None if t is None else t.clone() for t in inputs] for _ in range(count)]
-    following = cycle(copies)
-    return lambda: call_kernel(op, next(following), attrs, device)
+    if device.type != "cpu":
+        return bind_kernel(op, inputs, attrs, device)
+    nbytes, made = (sum(t.nbytes for t in ts if t is not None) for ts in (inputs, types.outputs))
+    count = max(1, min(COPIES, CACHES // max(1, nbytes)))
+    copies = [[None if t is None else t.clone() for t in inputs] for _ in range(count - 1)]
+    following = cycle([bind_kernel(op, each, attrs, device) for each in (inputs, *copies)])
+    kept = deque[object](maxlen=min(COPIES, CACHES // max(1, made)))
+
+    def call() -> object:
+        outputs = next(following)()
+        kept.append(outputs)
+        return outputs
+
+    return call
 
 
 @contextmanager

@@ -3,14 +3,17 @@
     warm-up | batch | batch | batch ...     a sample is a batch of calls, long enough for the clock;
                                             samples go on for long enough, or until there are enough
 
-On a CPU, the time in which other programs had the core is taken off (Linux). On a GPU, events time
-the replays of a CUDA graph of some calls: what the device takes, without the time that Python needs
-to launch them. A call that cannot be recorded is timed with its launch.
+On a CPU, the time in which other programs had the core is taken off (Linux). Short calls follow
+others there, as they do in a step, which leaves them neither caches nor predicted branches; what
+those others take alone is taken off. On a GPU, events time the replays of a CUDA graph of some
+calls: what the device takes, without the time that Python needs to launch them. A call that cannot
+be recorded is timed with its launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import ceil, nan
 from pathlib import Path
 from time import perf_counter
@@ -31,6 +34,14 @@ SAMPLE_SECONDS = {"cpu": 2e-4, "cuda": 1e-3}
 RECORDED = 20
 """Calls in one CUDA graph."""
 
+SHORT_CALL = 2e-4
+"""Seconds up to which a call on a CPU is timed among others."""
+STIRRED = 1 << 18
+"""Bytes that those others copy: more than a first-level cache holds."""
+
+LEAST = 1e-7
+"""No call takes less."""
+
 MAX_ROUNDS = 3
 """How often samples are taken that something disturbs."""
 
@@ -49,21 +60,26 @@ def measure(call: Callable[[], object], device: torch.device, seconds: float = 0
                 spread=many.spread / RECORDED,
                 repeats=many.repeats * RECORDED,
             )
-    return _measure(
-        call, _cuda_clock(device) if device.type == "cuda" else _cpu_clock, device, seconds
-    )
+        return _measure(call, _cuda_clock(device), device, seconds)
+    began = perf_counter()
+    call()
+    call()
+    is_short = perf_counter() - began < 2 * SHORT_CALL
+    return _measure(call, _clock_among_others if is_short else _cpu_clock, device, seconds)
 
 
 def _measure(
     call: Callable[[], object], clock: Clock, device: torch.device, seconds: float
 ) -> Measurement:
     first = clock(call, 1)
+    began = perf_counter()
     guess = first if first > seconds else min(first, clock(call, 1))
-    batch = min(MAX_BATCH, max(1, ceil(SAMPLE_SECONDS.get(device.type, 2e-4) / max(guess, 1e-7))))
+    length = max(guess, perf_counter() - began, 1e-7)  # others that it is timed among included
+    batch = min(MAX_BATCH, max(1, ceil(SAMPLE_SECONDS.get(device.type, 2e-4) / length)))
     if first <= seconds:
         clock(call, batch)  # caches, allocators and clock rates settle
     best: Measurement | None = None
-    for _ in range(MAX_ROUNDS):
+    for _ in range(1 if clock is _clock_among_others else MAX_ROUNDS):
         measured = _round(call, clock, batch, seconds, MIN_SAMPLES if guess < seconds else 3)
         if best is None or measured.seconds < best.seconds:
             best = measured
@@ -77,7 +93,8 @@ def _round(
     call: Callable[[], object], clock: Clock, batch: int, seconds: float, least: int
 ) -> Measurement:
     samples: list[float] = []
-    while len(samples) < least or (sum(samples) * batch < seconds and len(samples) < MAX_SAMPLES):
+    began = perf_counter()
+    while len(samples) < least or (perf_counter() - began < seconds and len(samples) < MAX_SAMPLES):
         samples.append(clock(call, batch) / batch)
     low, middle, high = quartiles(samples)
     return Measurement(seconds=middle, spread=(high - low) / 2, repeats=len(samples) * batch)
@@ -99,6 +116,30 @@ def _cpu_clock(call: Callable[[], object], repeats: int) -> float:
     elapsed = perf_counter() - begin
     waited = seconds_without_core() - without_core
     return elapsed - waited if 0 < waited < elapsed else elapsed
+
+
+def _clock_among_others(call: Callable[[], object], repeats: int) -> float:
+    """The difference of other calls with this one among them, and without."""
+    stir = _make_stir()
+
+    def both() -> None:
+        stir()
+        call()
+
+    with_it, alone = _cpu_clock(both, repeats), _cpu_clock(stir, repeats)
+    return max(with_it - alone, LEAST * repeats)
+
+
+@cache
+def _make_stir() -> Callable[[], None]:
+    """Some small calls, and a copy."""
+    few, memory = torch.ones(16, 16), torch.ones(2, STIRRED, dtype=torch.uint8)
+
+    def stir() -> None:
+        memory[0].copy_(memory[1])
+        few.mm(few), few.add(few), few.sum(0), few.t().contiguous(), few.relu()
+
+    return stir
 
 
 def _record(call: Callable[[], object], device: torch.device) -> Callable[[], object] | None:
