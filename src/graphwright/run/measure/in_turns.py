@@ -1,7 +1,8 @@
 """Time steps of plans beside those of DistributedDataParallel, in the same processes, in turns.
 
     round 1   DDP DDP DDP | ours ours ours | ...     the first step of a turn is not timed; whatever
-    round 2   DDP DDP DDP | ours ours ours | ...     else the machine does slows all ways alike
+    round 2   DDP DDP DDP | ours ours ours | ...     else the machine does slows all ways alike, and
+                                                     turns that it disturbs are made again (`turns`)
 
 Every way begins from the same values. DistributedDataParallel is given each rank's part of the
 batch, a plan the whole of it, as a training loop would. Steps follow each other as in training,
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite
+from itertools import chain
 from time import perf_counter
 
 from torch import nn
@@ -21,7 +22,7 @@ from torch import nn
 from graphwright.aten import call, make_optimizer, map_tensors, split_batch
 from graphwright.capture import Trainable
 from graphwright.plans import Plan
-from graphwright.run.measure.timing import seconds_without_core
+from graphwright.run.measure.turns import Turns
 from graphwright.run.processes import World, world
 from graphwright.run.training import JOIN_SECONDS, Training, compile_training, make_seeded
 
@@ -32,8 +33,8 @@ DDP = "DistributedDataParallel"
 class StepTimes:
     """Seconds of every timed step of every way on one rank, and why a way was not possible.
 
-    `waited` is the share of them in which the rank could have gone on, but other programs had the
-    cores; it is empty where the system does not say.
+    `waited` is the share of them in which a rank could have gone on, but other programs had the
+    cores; 0 where the system does not say.
     """
 
     seconds: dict[str, tuple[float, ...]]
@@ -46,7 +47,8 @@ def time_in_turns(
 ) -> StepTimes:
     """In every worker: time DistributedDataParallel and plans, `steps` in each of `rounds` turns.
 
-    `training` says what is trained; its own plan does not count.
+    Turns in which others had the cores are made again. `training` says what is trained; its own
+    plan does not count.
     """
     import torch.distributed as dist
 
@@ -65,24 +67,28 @@ def time_in_turns(
         step = compile_training(replace(training, plan=plan), workload)
         ways[name] = partial(step, workload.batch)
         ways[name]()
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    delays = dict.fromkeys(ways, 0.0)
-    for _ in range(rounds):
+    turns = {name: Turns[list[float]](rounds) for name in ways}
+    while any(not each.are_enough for each in turns.values()):
         for name, take_step in ways.items():
-            dist.barrier()
-            take_step()
-            delayed = seconds_without_core()
-            for _ in range(steps):
-                began = perf_counter()
+            if not turns[name].are_enough:
+                dist.barrier()
                 take_step()
-                seconds[name].append(perf_counter() - began)
-            delays[name] += seconds_without_core() - delayed
-    shares = {name: delays[name] / sum(each) for name, each in seconds.items()}
+                turns[name].take(partial(_time_each, take_step, steps))
     return StepTimes(
-        seconds={name: tuple(each) for name, each in seconds.items()},
-        waited={name: share for name, share in shares.items() if isfinite(share)},
+        seconds={name: tuple(chain(*each.that_count)) for name, each in turns.items()},
+        waited={name: each.waited for name, each in turns.items()},
         refused=refused,
     )
+
+
+def _time_each(take_step: Callable[[], object], steps: int) -> list[float]:
+    """The seconds of each of some steps."""
+    times = []
+    for _ in range(steps):
+        began = perf_counter()
+        take_step()
+        times.append(perf_counter() - began)
+    return times
 
 
 def _step_of_ddp(workload: Trainable, here: World) -> Callable[[], object]:

@@ -8,6 +8,8 @@ in the midst of computing waits for: ranks that are not there yet, threads that 
 processes that take turns on a core. On a quiet machine with a core for each process both are next
 to nothing; elsewhere they are why steps are slower than the sum of their parts. `spread` is how far
 rounds are from one another, as a share: no prediction is surer than that.
+
+Rounds come in blocks, of which those count in which other programs had no core (`turns`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ import torch
 
 from graphwright.errors import InvalidMeasurement
 from graphwright.machine import Cluster, Store, num_cores
-from graphwright.run.measure.timing import measure, seconds_without_core
+from graphwright.run.measure.timing import measure
+from graphwright.run.measure.turns import Turns
 from graphwright.run.processes import World
 from graphwright.simulate import quartiles
 
@@ -76,26 +79,25 @@ def measure_strain(here: World, transfer: Callable[[], None]) -> Strain:
 
 
 def _blocks(here: World, compute: Callable[[], None], transfer: Callable[[], None]) -> list[float]:
-    """Seconds of a round, by the mean of each block, without what other programs took.
+    """Seconds of a round, by the mean of each block that counts.
 
     Where processes outnumber the cores, they wait for each other, and that counts.
     """
-    import torch.distributed as dist
 
-    times = []
-    for _ in range(BLOCKS + 1):
-        began, without_core = perf_counter(), seconds_without_core()
+    def block() -> float:
+        began = perf_counter()
         for _ in range(ROUNDS):
             compute()
             transfer()
-        elapsed, waited = perf_counter() - began, seconds_without_core() - without_core
-        delayed = torch.tensor([waited if isfinite(waited) else 0.0], dtype=torch.float64)
-        if here.size <= num_cores():
-            dist.all_reduce(delayed, dist.ReduceOp.MAX)  # the others wait for it, too
-        else:
-            delayed.zero_()
-        times.append(max(elapsed - float(delayed), 0.0) / ROUNDS)
-    return times[1:]
+        return (perf_counter() - began) / ROUNDS
+
+    block()
+    turns = Turns[float](BLOCKS)
+    while not turns.are_enough:
+        turns.take(block)
+        if here.size > num_cores() and len(turns.made) == BLOCKS:
+            break
+    return turns.that_count
 
 
 def _note(on: Cluster) -> str:
