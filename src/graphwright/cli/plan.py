@@ -126,6 +126,7 @@ def plan(
     )  # fmt: skip
 
     from graphwright.machine import cluster as find_cluster
+    from graphwright.machine import measures_itself
     from graphwright.partition import Search, memory_limit
     from graphwright.partition import plan as make_plan
     from graphwright.plans import Frontier
@@ -136,9 +137,19 @@ def plan(
     with outputs.progress(as_json) as tell:
         tell(f"capturing {model}", 0, 0)
         graph = load_graph(model, batch_size, small)
-        result: Frontier | Plan = make_plan(  # type: ignore[call-overload]
-            graph, on, objective=str(objective), compiled=compiled, report=tell, **options
-        )
+
+        def find() -> Frontier | Plan:
+            return make_plan(  # type: ignore[no-any-return, call-overload]
+                graph, on, objective=str(objective), compiled=compiled, report=tell, **options
+            )
+
+        result: Frontier | Plan
+        if measures_itself(on):
+            from graphwright.pipeline import plan_here
+
+            result = plan_here(find, graph, on, tell)
+        else:
+            result = find()
     if memory is not None:
         _check_limit(graph, result, search)
     if output is not None:

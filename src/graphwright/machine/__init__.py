@@ -18,6 +18,7 @@ from graphwright.machine.local import (
     inspect_machine,
     local_cluster,
     measured_cluster,
+    measures_itself,
     note_of,
     num_cores,
 )

@@ -113,6 +113,14 @@ def note_of(processes: int) -> str:
     return f"local:{processes} on {_processor()}, {num_cores()} cores, {_memory()} bytes, 1"
 
 
+def measures_itself(on: Cluster) -> bool:
+    """Whether a cluster is processes of this machine as they were measured, and more may be."""
+    if os.environ.get(SWITCH, "1") == "0" or "RANK" in os.environ:
+        return False
+    known = measured_cluster(on.num_devices) if on.name == f"local:{on.num_devices}" else None
+    return known is not None and known.devices == on.devices and known.levels == on.levels
+
+
 def measure_once(processes: int) -> None:
     """Measure so many processes of this machine, unless that was done or is switched off.
 

@@ -9,7 +9,7 @@ make("meta") -> prepare -> plan -> lower, run      on processes that are started
 from graphwright.capture import prepare
 from graphwright.pipeline.demonstration import Demonstration, Prediction, demonstrate, predict
 from graphwright.pipeline.inference import Optimized, ResultsDiffer, load_optimized, optimize
-from graphwright.pipeline.measured import MeasuredFrontier, plan_by_calls, plan_measured
+from graphwright.pipeline.measured import MeasuredFrontier, plan_by_calls, plan_here, plan_measured
 from graphwright.pipeline.opening import open_session
 from graphwright.pipeline.planning import PLAN_NAMES, RunOptions, choose_plan, plan_for
 from graphwright.pipeline.serving import Serving, serve_models

@@ -4,16 +4,21 @@
 
 Calls that were not measured yet are priced by formulas, so a plan that wins by a formula alone is
 measured in the next round, and stays only if the measurement agrees.
+
+Plans for processes of this machine are made like that by themselves (`plan_here`): the figures of
+`local:N` are those of large products and copies, of which small models make few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from time import monotonic
+from typing import TypeVar
 
 from graphwright.ir import Graph
-from graphwright.machine import Cluster, Store, num_cores
+from graphwright.machine import Cluster, Store, measures_itself, num_cores
 from graphwright.partition import Progress, plan
 from graphwright.plans import Frontier, Plan, figures_of
 from graphwright.run import calibrate, calls_of_plan, how_sure, measure_local
@@ -24,6 +29,12 @@ REPEATS, SWEEPS = 3, 3
 CALL_SECONDS = 0.03
 """How long each call is timed."""
 ROUNDS = 6
+HERE_SECONDS, HERE_ROUNDS = 20.0, 3
+"""How long, and how often after a search, calls are timed for a plan on this machine."""
+LONG_CALL = 0.1
+"""Calls of so many seconds are what the figures of `local:N` are measured by."""
+
+Plans = TypeVar("Plans", bound="Plan | Frontier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +115,35 @@ def plan_by_calls(
         sure=how_sure(graph, frontier.fastest(), store),
         notes=notes,
     )
+
+
+def plan_here(
+    search: Callable[[], Plans], graph: Graph, on: Cluster, report: Progress | None = None
+) -> Plans:
+    """What a search finds, by what the calls of its plans take, if they are for this machine.
+
+    They are measured where they were not before, for some seconds, and kept. Other clusters, more
+    processes than cores, and `GRAPHWRIGHT_MEASURE=0` go by what is known.
+    """
+    found = search()
+    if not measures_itself(on) or on.num_devices > num_cores():
+        return found
+    until, formulas, device = monotonic() + HERE_SECONDS, CostModel(measured=False), on.devices[0]
+    for _ in range(HERE_ROUNDS):
+        plans = (found,) if isinstance(found, Plan) else _plans(found, inf)
+        calls = [call for each in plans for call in calls_of_plan(graph, each)]
+        measured = calibrate(
+            [call for call in calls if formulas.compute(*call, device) < LONG_CALL],
+            device=on.name,
+            figures=device,
+            seconds=CALL_SECONDS,
+            within=max(0.0, until - monotonic()),
+            progress=report and (lambda done, total, op: report(f"timing {op}", done, total)),
+        )
+        if not measured.num_new:
+            break
+        found = search()
+    return found
 
 
 def _plan(

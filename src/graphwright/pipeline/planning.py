@@ -8,6 +8,7 @@ from typing import Any
 
 from graphwright.errors import InvalidOption
 from graphwright.ir import Graph
+from graphwright.machine import Cluster
 from graphwright.machine import cluster as find_cluster
 from graphwright.partition import (
     RECIPES,
@@ -23,6 +24,7 @@ from graphwright.partition import (
     other_plan,
 )
 from graphwright.partition import plan as make_plan
+from graphwright.pipeline.measured import plan_here
 from graphwright.plans import Frontier, Plan, does_not_fit, figures_of
 from graphwright.run import swap
 from graphwright.simulate import CostModel
@@ -127,9 +129,20 @@ def choose_plan(
     **search: Any,
 ) -> Plan:
     """The plan of that name for so many processes of this machine: the fastest, the smallest, a
-    recipe or another system's.
+    recipe or another system's. It goes by what its calls take here.
     """
     on = find_cluster(f"local:{num_workers}")
+    return plan_here(lambda: _choose(graph, on, name, memory, report, **search), graph, on, report)
+
+
+def _choose(
+    graph: Graph,
+    on: Cluster,
+    name: str,
+    memory: int | str | None,
+    report: Progress | None,
+    **search: Any,
+) -> Plan:
     if name in OBJECTIVES:
         best: Plan = make_plan(  # type: ignore[call-overload]
             graph, on, objective=OBJECTIVES[name], memory=memory, report=report, **search
@@ -141,8 +154,8 @@ def choose_plan(
             graph, on, algorithm=algorithm, memory=memory, report=report, **search
         )
         plan = frontier.turning_point() if name == "turning-point" else frontier.fastest(memory)
-    elif num_workers == 1:
-        return choose_plan(graph, 1, "fastest", memory=memory, report=report, **search)
+    elif on.num_devices == 1:
+        return _choose(graph, on, "fastest", memory, report, **search)
     else:
         costs = CostModel()
         plan = evaluate(graph, other_plan(name, coarsen(graph), on, costs), costs)

@@ -6,8 +6,8 @@
     all ranks    transfers in a few sizes: latency, bandwidth, and a table for the cost model
 
 Processes that outnumber the cores take turns on them here as they do in a step, so their rates are
-what is left to each. The figures are those of a typical call; `graphwright calibrate` measures a
-model's own calls.
+what is left to each; otherwise the time in which other programs had a core is taken off. The
+figures are those of large calls: plans measure their own beside (`pipeline.plan_here`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,21 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
+from statistics import fmean, median
 from time import perf_counter
 
 import torch
 
 from graphwright.frozen import FrozenDict
-from graphwright.machine import Cluster, Store, estimated_cluster, from_toml, note_of, to_toml
+from graphwright.machine import (
+    Cluster,
+    Store,
+    estimated_cluster,
+    from_toml,
+    note_of,
+    num_cores,
+    to_toml,
+)
 from graphwright.run.measure.links import (
     LinkTime,
     LinkTimes,
@@ -31,6 +39,7 @@ from graphwright.run.measure.links import (
     world_groups,
 )
 from graphwright.run.measure.strain import save_strain
+from graphwright.run.measure.timing import seconds_without_core
 from graphwright.run.processes import World, launch, world
 
 SIZES = tuple(2**n for n in (10, 14, 18, 22))
@@ -38,8 +47,8 @@ REPEATS, SWEEPS = 2, 2
 PRODUCT, COPIED, STIRRED = 512, 1 << 26, 1 << 18
 """The size of matrices that are multiplied, the bytes that are copied, and those that are copied
 between small calls, which are not as quick in a step as in a row."""
-SECONDS = 0.4
-"""How long each call is made."""
+SECONDS, SAMPLES = 0.4, 8
+"""How long each call is made, and in how many samples."""
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -127,18 +136,23 @@ def _probe(here: World) -> Share:
 
 
 def _seconds_each(here: World, call: Callable[[], object]) -> float:
-    """What a call takes while all processes make it, waiting for a core included.
+    """What a call takes while all processes make it, in the median of some samples.
 
-    Nobody stops before all have had their time.
+    Waiting for each other's cores is included. Nobody stops before all have had their time.
     """
     call()
     if here.size > 1:
         torch.distributed.barrier()
-    began, count = perf_counter(), 0
+    began, samples = perf_counter(), list[float]()
     while perf_counter() - began < SECONDS:
-        call()
-        count += 1
-    each = (perf_counter() - began) / count
+        start, waited, count = perf_counter(), seconds_without_core(), 0
+        while perf_counter() - start < SECONDS / SAMPLES:
+            call()
+            count += 1
+        elapsed, delayed = perf_counter() - start, seconds_without_core() - waited
+        own = here.size <= num_cores() and 0 < delayed < elapsed
+        samples.append((elapsed - delayed if own else elapsed) / count)
+    each = median(samples)
     while perf_counter() - began < 1.25 * SECONDS:  # the others still count
         call()
     return each

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from time import monotonic
 from typing import TypeAlias
 
 from graphwright.describe import Types, types_of
@@ -90,13 +92,15 @@ def calibrate(
     figures: Device | None = None,
     limit: int | None = None,
     seconds: float = 0.2,
+    within: float = inf,
     progress: Progress | None = None,
 ) -> Calibration:
     """Measure the distinct calls on a device of this machine, but for those in the store.
 
     `device` is "cpu", "local:4" (one of four processes), "cuda" or "cuda:1"; `figures` are what the
     roofline goes by, if not the device's known ones. With `limit`, only so many calls count, those
-    that take longest by the roofline. Each call is timed for about `seconds`.
+    that take longest by the roofline. Each call is timed for about `seconds`; none is begun after
+    `within` seconds, so that those are left out which take least.
     """
     target = find_target(device, figures)
     store = store or Store()
@@ -107,14 +111,15 @@ def calibrate(
     new = [one for one in wanted if one.key not in known]
     if target.device.type == "cpu":
         keep_freed_memory()  # as in a step
-    measured, failed = _sweep(new, target, store, seconds, 1 + strain.share, progress)
+    until = monotonic() + within
+    measured, failed = _sweep(new, target, store, seconds, until, 1 + strain.share, progress)
     rows: list[MeasuredCall] = []
     skipped: list[Skipped] = []
     for one in wanted:
         op, attrs, types, count = one.op, one.attrs, one.types, one.count
         time = measured.get(one.key) or known.get(one.key)
         if time is None:
-            reason = failed[one.key]
+            reason = failed.get(one.key, "there was no time left for it")
             skipped.append(Skipped(op=op, attrs=attrs, types=types, count=count, reason=reason))
         else:
             rows.append(
@@ -139,6 +144,7 @@ def _sweep(
     target: Target,
     store: Store,
     seconds: float,
+    until: float,
     longer: float,
     progress: Progress | None,
 ) -> tuple[dict[_Key, Measurement], dict[_Key, str]]:
@@ -152,6 +158,8 @@ def _sweep(
     for done, one in enumerate([*calls] * SWEEPS):
         if progress is not None:
             progress(done, total, one.op)
+        if monotonic() > until:
+            break
         if one.key in failed:
             continue
         result = try_to_measure(one.op, one.attrs, one.types, target, seconds / SWEEPS)

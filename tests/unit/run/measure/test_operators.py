@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphwright import zoo
-from graphwright.aten.invoke import call_kernel
+from graphwright.aten.invoke import bind_kernel, call_kernel
 from graphwright.describe import Types
 from graphwright.ir import Attrs, TensorType
 from graphwright.machine import Measurement, Store, cluster
@@ -69,10 +69,15 @@ def test_long_calls_are_measured_beside_those_of_other_processes(store, monkeypa
     callers: dict[int, set[int]] = {}
 
     def record(op, inputs, attrs, device):
-        callers.setdefault(inputs[0].shape[0], set()).add(get_ident())
-        return call_kernel(op, inputs, attrs, device)
+        run = bind_kernel(op, inputs, attrs, device)
 
-    monkeypatch.setattr(one_call, "call_kernel", record)
+        def call():
+            callers.setdefault(inputs[0].shape[0], set()).add(get_ident())
+            return run()
+
+        return call
+
+    monkeypatch.setattr(one_call, "bind_kernel", record)
     monkeypatch.setattr(one_call, "LONG_CALL", 1e-4)
     monkeypatch.setattr(operators, "SWEEPS", 1)
     target = replace(find_target("cpu"), others=2)
@@ -249,6 +254,20 @@ def test_every_described_operator_takes_its_samples(op):
     attrs, call = example(op)
     made = call_kernel(op, sample_inputs(op, attrs, call), attrs)
     assert tuple(tuple(t.shape) for t in made) == tuple(t.shape for t in call.outputs)
+
+
+def test_no_call_is_begun_after_the_time_that_is_given(store):
+    found = quick([MM, RELU], store, within=0.0)
+    assert not found.rows
+    assert {each.reason for each in found.skipped} == {"there was no time left for it"}
+    assert quick([MM, RELU], store).num_new == 2
+
+
+def test_results_are_written_where_no_cache_holds_memory():
+    """As in a step: the memory of one result is not that of the next."""
+    call = one_call._make_call(*RELU, torch.device("cpu"))
+    made = [call().data_ptr() for _ in range(one_call.COPIES)]
+    assert len(set(made)) == len(made)
 
 
 def test_timing_takes_the_median_of_batches():
