@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
-from typing import TypeVar
 
 from graphwright.ir import Graph
 from graphwright.machine import Cluster, Store, measures_itself, num_cores
-from graphwright.partition import Progress, plan
+from graphwright.partition import Progress, evaluate, plan
 from graphwright.plans import Frontier, Plan, figures_of
 from graphwright.run import calibrate, calls_of_plan, how_sure, measure_local
 from graphwright.simulate import CostModel
@@ -29,12 +28,10 @@ REPEATS, SWEEPS = 3, 3
 CALL_SECONDS = 0.03
 """How long each call is timed."""
 ROUNDS = 6
-HERE_SECONDS, HERE_ROUNDS = 20.0, 3
-"""How long, and how often after a search, calls are timed for a plan on this machine."""
+HERE_SECONDS = 20.0
+"""How long calls are timed for plans on this machine, in all rounds."""
 LONG_CALL = 0.1
 """Calls of so many seconds are what the figures of `local:N` are measured by."""
-
-Plans = TypeVar("Plans", bound="Plan | Frontier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +115,11 @@ def plan_by_calls(
 
 
 def plan_here(
-    search: Callable[[], Plans], graph: Graph, on: Cluster, report: Progress | None = None
-) -> Plans:
+    search: Callable[[], Plan | Frontier],
+    graph: Graph,
+    on: Cluster,
+    report: Progress | None = None,
+) -> Plan | Frontier:
     """What a search finds, by what the calls of its plans take, if they are for this machine.
 
     They are measured where they were not before, for some seconds, and kept. Other clusters, more
@@ -128,22 +128,35 @@ def plan_here(
     found = search()
     if not measures_itself(on) or on.num_devices > num_cores():
         return found
-    until, formulas, device = monotonic() + HERE_SECONDS, CostModel(measured=False), on.devices[0]
-    for _ in range(HERE_ROUNDS):
-        plans = (found,) if isinstance(found, Plan) else _plans(found, inf)
-        calls = [call for each in plans for call in calls_of_plan(graph, each)]
-        measured = calibrate(
-            [call for call in calls if formulas.compute(*call, device) < LONG_CALL],
-            device=on.name,
-            figures=device,
-            seconds=CALL_SECONDS,
-            within=max(0.0, until - monotonic()),
-            progress=report and (lambda done, total, op: report(f"timing {op}", done, total)),
-        )
-        if not measured.num_new:
-            break
+    left = HERE_SECONDS
+    for _ in range(ROUNDS):
+        began = monotonic()
+        if not _measure_here(found, graph, on, left, report):
+            return found
+        left -= monotonic() - began
         found = search()
+    if isinstance(found, Plan):  # at its own price, not by formulas that it was chosen for
+        _measure_here(found, graph, on, left, report)
+        found = evaluate(graph, found, CostModel())
     return found
+
+
+def _measure_here(
+    found: Plan | Frontier, graph: Graph, on: Cluster, seconds: float, report: Progress | None
+) -> int:
+    """Measure the calls of plans on processes of this machine; how many were new."""
+    plans = (found,) if isinstance(found, Plan) else _plans(found, inf)
+    calls = [call for each in plans for call in calls_of_plan(graph, each)]
+    formulas, device = CostModel(measured=False), on.devices[0]
+    measured = calibrate(
+        [call for call in calls if formulas.compute(*call, device) < LONG_CALL],
+        device=on.name,
+        figures=device,
+        seconds=CALL_SECONDS,
+        within=max(0.0, seconds),
+        progress=report and (lambda done, total, op: report(f"timing {op}", done, total)),
+    )
+    return measured.num_new
 
 
 def _plan(

@@ -132,7 +132,9 @@ def choose_plan(
     recipe or another system's. It goes by what its calls take here.
     """
     on = find_cluster(f"local:{num_workers}")
-    return plan_here(lambda: _choose(graph, on, name, memory, report, **search), graph, on, report)
+    found = plan_here(lambda: _choose(graph, on, name, memory, report, **search), graph, on, report)
+    assert isinstance(found, Plan)
+    return found
 
 
 def _choose(

@@ -5,8 +5,9 @@
     turn 3   waited 1%     counts
 
 What other programs do is no part of a machine, and no prediction knows of it. Turns are chosen by
-how long a rank waited for a core (Linux counts it), never by how long they took, and nothing is
-taken off what they took. Where the system does not say, the first turns count.
+how long a rank waited for a core (Linux counts it) beyond what its own threads computed, never by
+how long they took, and nothing is taken off what they took. Where the system does not say, the
+first turns count.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 from statistics import fmean
-from time import perf_counter
+from time import perf_counter, process_time, thread_time
 from typing import Generic, TypeVar
 
 import torch
@@ -43,11 +44,13 @@ class Turns(Generic[T]):
         return calm >= self.wanted or len(self.made) >= PATIENCE * self.wanted
 
     def take(self, turn: Callable[[], T]) -> None:
-        """Make a turn, and note for how much of it a rank was without a core."""
-        began, waited = perf_counter(), seconds_without_core()
+        """Make a turn, and note for how much of it other programs kept a rank from its core."""
+        began, waited, helped = perf_counter(), seconds_without_core(), _seconds_of_helpers()
         found = turn()
-        elapsed, waited = perf_counter() - began, seconds_without_core() - waited
-        self.made.append((_of_all_ranks(waited / elapsed if isfinite(waited) else 0.0), found))
+        elapsed = perf_counter() - began
+        waited, helped = seconds_without_core() - waited, _seconds_of_helpers() - helped
+        share = waited / elapsed if isfinite(waited) else 0.0
+        self.made.append((_of_others(share, helped / elapsed), found))
 
     @property
     def that_count(self) -> list[T]:
@@ -56,7 +59,7 @@ class Turns(Generic[T]):
 
     @property
     def waited(self) -> float:
-        """For which share of the turns that count a rank waited for a core."""
+        """For which share of the turns that count other programs kept a rank from its core."""
         return fmean(share for share, _ in self._counted())
 
     def _counted(self) -> list[tuple[float, T]]:
@@ -64,12 +67,22 @@ class Turns(Generic[T]):
         return [self.made[n] for n in sorted(numbers[: self.wanted])]
 
 
-def _of_all_ranks(share: float) -> float:
-    """The largest share of any rank: the others wait for that one."""
+def _seconds_of_helpers() -> float:
+    """What other threads of this process have computed so far."""
+    return process_time() - thread_time()
+
+
+def _of_others(waited: float, helped: float) -> float:
+    """The share of waiting that other programs are to blame for.
+
+    Ranks wait for the slowest of them, and on a calm machine as well for what their own threads
+    compute, those of Gloo.
+    """
     import torch.distributed as dist
 
-    if not dist.is_initialized():
-        return share
-    largest = torch.tensor([share], dtype=torch.float64)
-    dist.all_reduce(largest, dist.ReduceOp.MAX)
-    return float(largest)
+    if dist.is_initialized():
+        longest, all_helped = torch.tensor([[waited], [helped]], dtype=torch.float64)
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+        dist.all_reduce(all_helped)
+        waited, helped = float(longest), float(all_helped)
+    return max(0.0, waited - helped)
