@@ -2,6 +2,7 @@
 
 On a CPU the call reads other inputs each time, and writes other memory, so that caches hold little
 of both, and where other processes will compute beside it, threads make the same call meanwhile.
+What reads a learning rate is an update: it writes over the weight, as in programs.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import TypeAlias
 
 import torch
 
-from graphwright.aten import bind_kernel, tensor_type, tensors_made
+from graphwright.aten import bind_kernel, overload_of, tensor_type, tensors_made
 from graphwright.describe import Types
 from graphwright.errors import GraphwrightError
-from graphwright.ir import Attrs, format_bytes
+from graphwright.ir import Attrs, TensorType, format_bytes
 from graphwright.machine import Measurement
 from graphwright.run.measure.hardware import Target, free_memory
 from graphwright.run.measure.samples import sample_inputs
 from graphwright.run.measure.timing import measure
-from graphwright.run.program import touch_memory
+from graphwright.run.program import find_in_place, touch_memory, written_by
 
 _Run: TypeAlias = Callable[[], object]
 
@@ -57,7 +58,8 @@ def try_to_measure(
             make = partial(_make_call, op, attrs, types, device)
             call = make()
             outputs = [tensor_type(t) for t in tensors_made(call())]
-            if outputs[:1] != [*types.outputs[:1]]:  # what else a kernel keeps differs by device
+            # What else a kernel keeps differs by device, and some updates return nothing.
+            if outputs[:1] != [*types.outputs[:1]] and update_of(op, types) is None:
                 return f"makes {outputs[0] if outputs else 'nothing'}, not {types.outputs[0]}"
             with _beside_others(call, make, target.others):
                 return measure(call, device, seconds)
@@ -74,6 +76,7 @@ def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Ru
     So is the memory of results: some of them are kept, and the oldest one makes room for the next.
     """
     inputs = sample_inputs(op, attrs, types, device)
+    op = update_of(op, types) or op
     if device.type != "cpu":
         return bind_kernel(op, inputs, attrs, device)
     nbytes, made = (sum(t.nbytes for t in ts if t is not None) for ts in (inputs, types.outputs))
@@ -88,6 +91,23 @@ def _make_call(op: str, attrs: Attrs, types: Types, device: torch.device) -> _Ru
         return outputs
 
     return call
+
+
+def update_of(op: str, types: Types) -> str | None:
+    """The variant of an update that writes over weights and state; None for all other calls.
+
+    An update reads a weight, a gradient and a rate, so that the weight moves on by equal steps.
+    """
+    if TensorType((), "float64") not in types.inputs or len(types.inputs) < 3:
+        return None
+    variant = find_in_place(overload_of(op))
+    if variant is None:
+        return None
+    written = [types.inputs[place] for place in written_by(variant)]
+    if written != [*types.outputs] or not all(type.shape for type in types.outputs):
+        return None
+    name, dot, version = op.removeprefix(f"{variant.namespace}.").partition(".")
+    return f"{variant.namespace}.{name}_{dot}{version}"
 
 
 @contextmanager

@@ -79,8 +79,10 @@ def _measure(
     if first <= seconds:
         clock(call, batch)  # caches, allocators and clock rates settle
     best: Measurement | None = None
-    for _ in range(1 if clock is _clock_among_others else MAX_ROUNDS):
-        measured = _round(call, clock, batch, seconds, MIN_SAMPLES if guess < seconds else 3)
+    is_short = clock is _clock_among_others
+    least = MIN_SAMPLES if is_short or guess < seconds else 3
+    for _ in range(1 if is_short else MAX_ROUNDS):
+        measured = _round(call, clock, batch, seconds, least)
         if best is None or measured.seconds < best.seconds:
             best = measured
         if measured.spread <= CALM * measured.seconds:

@@ -270,6 +270,35 @@ def test_results_are_written_where_no_cache_holds_memory():
     assert len(set(made)) == len(made)
 
 
+WEIGHT, RATE = TensorType((64, 32), "float32"), TensorType((), "float64")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "variant"),
+    [
+        ("aten.addcmul", (WEIGHT, WEIGHT, RATE), (WEIGHT,), "aten.addcmul_"),
+        ("graphwright.sgd", (WEIGHT, WEIGHT, WEIGHT, RATE), (WEIGHT, WEIGHT), "graphwright.sgd_"),
+        ("aten.mul.Tensor", (WEIGHT, RATE), (WEIGHT,), None),
+        ("aten.addcmul", (WEIGHT, WEIGHT, WEIGHT), (WEIGHT,), None),
+        ("aten.mul.Tensor", (RATE, RATE), (RATE,), None),
+        ("aten.where.self", (TensorType((64, 32), "bool"), WEIGHT, RATE), (WEIGHT,), None),
+    ],
+)
+def test_what_reads_a_learning_rate_is_measured_over_its_weight(op, inputs, outputs, variant):
+    assert one_call.update_of(op, Types(inputs, outputs)) == variant
+
+
+def test_updates_write_over_their_weights_when_they_are_measured(store):
+    call = ("aten.addcmul", Attrs({"value": 1}), Types((WEIGHT, WEIGHT, RATE), (WEIGHT,)))
+    run = one_call._make_call(*call, torch.device("cpu"))
+    first = run()
+    before = first.clone()
+    for _ in range(one_call.COPIES):  # once more over each copy
+        run()
+    assert not torch.equal(first, before)
+    assert quick([call], store).num_new == 1
+
+
 def test_timing_takes_the_median_of_batches():
     calls = []
     found = measure(lambda: calls.append(1), torch.device("cpu"), seconds=0.002)
