@@ -1,17 +1,18 @@
-"""Call an operator's kernel by its name in a graph."""
+"""Call an operator's kernel by its name in a graph, and ask whose memory its results lie in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
 
 from graphwright.aten.kernels import on_device
 from graphwright.aten.schema import join_arguments
+from graphwright.aten.types import to_dtype
 from graphwright.errors import UnknownOperator
-from graphwright.ir import Attr
+from graphwright.ir import Attr, Attrs, TensorType
 
 _CPU = torch.device("cpu")
 
@@ -61,3 +62,42 @@ def call_kernel(
         made = overload(*args, **kwargs)
     results = made if isinstance(made, tuple | list) else (made,)
     return tuple(item for item in results if isinstance(item, torch.Tensor))
+
+
+@cache
+def in_place_of(op: str) -> str | None:
+    """The operator that does the same and writes over its first argument: aten.add_.Tensor."""
+    namespace, _, rest = op.partition(".")
+    name, dot, version = rest.partition(".")
+    written = f"{namespace}.{name}_{dot}{version}"
+    try:
+        own, others = (overload_of(each)._schema.arguments for each in (written, op))
+    except UnknownOperator:
+        return None
+    first = own[0].alias_info if own else None
+    same = [(a.name, str(a.type)) for a in own] == [(a.name, str(a.type)) for a in others]
+    return written if same and first is not None and first.is_write else None
+
+
+def in_own_memory(
+    op: str, attrs: Mapping[str, Attr], inputs: Sequence[TensorType | None]
+) -> bool | None:
+    """Whether no result of a call lies in the memory of an input; None where PyTorch can't tell.
+
+    Its kernels for tensors without values (meta) are asked, with inputs that are contiguous.
+    """
+    return _in_own_memory(op, Attrs(attrs), tuple(inputs))
+
+
+@lru_cache(maxsize=65536)
+def _in_own_memory(op: str, attrs: Attrs, inputs: tuple[TensorType | None, ...]) -> bool | None:
+    given = [
+        None if t is None else torch.empty(t.shape, dtype=to_dtype(t.dtype), device="meta")
+        for t in inputs
+    ]
+    try:
+        made = call_kernel(op, given, attrs, torch.device("meta"))
+    except Exception:  # whatever its kernel raises
+        return None
+    held = {t.untyped_storage()._cdata for t in given if t is not None}
+    return all(t.untyped_storage()._cdata not in held for t in made)

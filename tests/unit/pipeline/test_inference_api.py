@@ -263,6 +263,53 @@ def test_a_view_of_what_is_overwritten_keeps_its_values():
     same(model, result, IMAGE)
 
 
+def test_only_the_first_argument_is_overwritten_unless_both_are_alike():
+    class Differences(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 1)
+
+        def forward(self, x):
+            return x - self.conv(x), torch.add(x, self.conv(2 * x), alpha=3), x / self.conv(x).exp()
+
+    model = Differences()
+    result, _ = optimized(model, IMAGE)
+    same(model, result, IMAGE)
+
+
+def test_what_may_be_the_argument_itself_is_not_overwritten():
+    """Some calls give their argument back, though their schema does not say so."""
+
+    class Returns(nn.Module):
+        def forward(self, x):
+            a = torch.einsum("nchw->nhwc", x)
+            b = torch.broadcast_tensors(x, x)[0]
+            return a.relu() + b.permute(0, 2, 3, 1).tanh(), x.contiguous().sigmoid(), x
+
+    model, x = Returns(), torch.randn(1, 4, 6, 6, dtype=torch.float64)
+    result, _ = optimized(model, x)
+    before = x.clone()
+    same(model, result, x)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("algorithm", ["backtracking", "saturation"])
+def test_groups_are_of_a_middle_size_where_that_is_cheapest(algorithm):
+    """TASO figure 2.9: neither each convolution by itself, nor all of them as one."""
+
+    def price(op, attrs, types):
+        if op not in ("aten.conv2d", "aten.convolution"):
+            return 0.01 * flops(op, attrs, types)
+        groups = types.inputs[0].shape[1] // types.inputs[1].shape[1]
+        return 1 + 0.05 * groups**2  # 8 of them: 8.4 apart, 4.8 in pairs, 3.6 in fours, 4.2 as one
+
+    model = settled(Branches(8))
+    result = gw.optimize(model, IMAGE, prices=price, algorithm=algorithm)
+    groups = [n.attrs["groups"] for n in result.graph.nodes if n.op == "aten.conv2d"]
+    assert sorted(groups) == [1, 4, 4]
+    same(model, result, IMAGE)
+
+
 def test_separate_branches_become_one_grouped_convolution():
     """ResNeXt: convolutions of one input are one, and those of its parts are groups of one."""
     model = Branches(8)

@@ -31,6 +31,7 @@ from graphwright.capture import (
     reference,
     without_cache,
 )
+from graphwright.describe import types_of
 from graphwright.errors import GraphwrightError, InvalidOption
 from graphwright.ir import Graph
 from graphwright.machine import cluster
@@ -297,7 +298,7 @@ def _report(
 
 
 def _kernels(graph: Graph) -> int:
-    return sum(not is_view(node.op) for node in graph.nodes)
+    return sum(not is_view(n.op, n.attrs, types_of(graph, n)) for n in graph.nodes)
 
 
 # -- race and check --------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """A graph with its weights as a `torch.nn.Module`: one FX program of ATen calls.
 
-It takes and returns what the original module did. Element-wise operators write over their argument
-where nothing else reads it, which saves memory and time; `torch.compile` and `torch.export` make
-that functional again.
+It takes and returns what the original module did. Operators that have a form in place write over
+their argument where nothing else reads its memory, which saves memory and time; `torch.compile` and
+`torch.export` make that functional again.
 """
 
 from __future__ import annotations
@@ -16,25 +16,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from graphwright.aten import join_arguments, overload_of
+from graphwright.aten import in_own_memory, in_place_of, join_arguments, overload_of
+from graphwright.describe import is_commutative, types_of
 from graphwright.errors import InvalidBatch
 from graphwright.ir import Graph, Node, Role
-
-IN_PLACE = {
-    "aten.relu": "aten.relu_",
-    "aten.add.Tensor": "aten.add_.Tensor",
-    "aten.mul.Tensor": "aten.mul_.Tensor",
-    "aten.sigmoid": "aten.sigmoid_",
-    "aten.tanh": "aten.tanh_",
-}
-FRESH = frozenset(
-    {
-        "aten.conv2d", "aten.linear", "aten.mm", "aten.bmm", "aten.addmm", "aten.cat",
-        "aten.avg_pool2d", "aten.max_pool2d", "aten.relu", "aten.add.Tensor", "aten.mul.Tensor",
-        "aten.sigmoid", "aten.tanh",
-    }
-)  # fmt: skip
-"""Operators whose result is memory of its own, which nothing else sees."""
 
 
 def program_of(graph: Graph, weights: Mapping[str, Tensor]) -> fx.GraphModule:
@@ -66,16 +51,25 @@ def _call(program: fx.Graph, graph: Graph, node: Node, values: Mapping[str, fx.N
             torch.ops.aten.reshape.default,
             (inputs[0], list(node.attrs["size"])),  # type: ignore[arg-type]
         )
-    op, names = node.op, list(node.inputs)
-    if op in IN_PLACE:
-        own = next((i for i in range(len(names)) if _may_write(graph, node, i)), None)
+    op = node.op
+    written = in_place_of(op)
+    if written is not None:
+        own = _overwritten(graph, node)
         if own is not None:
             inputs.insert(0, inputs.pop(own))
-            op = IN_PLACE[op]
+            op = written
     overload = overload_of(op)
     args, kwargs = join_arguments(overload, len(inputs), node.attrs)(inputs, None)  # type: ignore[arg-type]
     kwargs = {name: value for name, value in kwargs.items() if value is not None}
     return program.call_function(overload, tuple(args), kwargs)
+
+
+def _overwritten(graph: Graph, node: Node) -> int | None:
+    """The argument that a call may write over: the first, or the second where they may swap."""
+    if node.inputs and _may_write(graph, node, 0):
+        return 0
+    swaps = len(node.inputs) == 2 and _may_write(graph, node, 1)
+    return 1 if swaps and is_commutative(node.op, node.attrs, types_of(graph, node)) else None
 
 
 def _may_write(graph: Graph, node: Node, which: int) -> bool:
@@ -84,7 +78,9 @@ def _may_write(graph: Graph, node: Node, which: int) -> bool:
     if name is None or node.inputs.count(name) > 1 or name in graph.outputs:
         return False
     maker = graph.producer(name)
-    if maker is None or maker.op not in FRESH or len(graph.consumers(name)) > 1:
+    if maker is None or len(graph.consumers(name)) > 1:
+        return False
+    if not in_own_memory(maker.op, maker.attrs, types_of(graph, maker).inputs):
         return False
     return graph.tensors[name].type == graph.tensors[node.outputs[0]].type
 
