@@ -376,9 +376,26 @@ def test_inputs_of_other_shapes_are_refused():
         result(torch.rand(2, 8, dtype=torch.float64))
 
 
-def test_layers_with_two_lists_of_tensors_are_refused():
-    with pytest.raises(UnsupportedModel, match="several lists of tensors"):
-        gw.optimize(nn.LSTM(4, 4).eval(), torch.randn(2, 3, 4), prices=flops)
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrences_stay_whole(layer, tmp_path):
+    """They take a list of weights, and an LSTM a list of states as well."""
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer(4, 3, num_layers=2, bidirectional=True)
+            self.one, self.two = nn.Linear(6, 5), nn.Linear(6, 5)
+
+        def forward(self, x):
+            made, _ = self.layer(x)
+            return self.one(made), self.two(made)
+
+    model, x = Tagger(), torch.randn(2, 3, 4, dtype=torch.float64)
+    result, ops = optimized(model, x)
+    assert ops["aten.linear"] == 1
+    same(model, result, x)
+    result.save(tmp_path / "tagger.pt")
+    same(model, load_optimized(tmp_path / "tagger.pt"), x)
 
 
 def test_caches_of_language_models_are_left_out():
