@@ -12,9 +12,10 @@ from torch import nn
 
 import graphwright as gw
 from graphwright.errors import GraphFileError, InvalidBatch, InvalidOption, UnsupportedModel
+from graphwright.ir import Role
 from graphwright.pipeline import ResultsDiffer, load_optimized
 from graphwright.pipeline.inference import api
-from graphwright.pipeline.inference.module import in_channels_last
+from graphwright.pipeline.inference.module import Nested, program_of
 from inference_models import (
     Averages,
     Branches,
@@ -319,20 +320,29 @@ def test_separate_branches_become_one_grouped_convolution():
     same(model, result, IMAGE)
 
 
-def test_channels_last_changes_nothing_but_memory(tmp_path):
+def test_layouts_change_nothing_but_memory(tmp_path):
+    """Some operators read images with their channels last, and what they read is copied so."""
     model = settled(Inception())
     result = gw.optimize(model, IMAGE, prices=flops)
-    body = in_channels_last(result.body)
-    assert any(
-        b.is_contiguous(memory_format=torch.channels_last) and b.dim() == 4 for b in body.buffers()
-    )
-    made = body(IMAGE)
-    assert made.is_contiguous()
-    torch.testing.assert_close(made, model(IMAGE), rtol=1e-9, atol=1e-9)
-    api.Optimized(body, result.graph, result.report).save(tmp_path / "last.pt")
-    again = load_optimized(tmp_path / "last.pt")
-    assert again.body.channels_last
-    torch.testing.assert_close(again(IMAGE), made, rtol=1e-12, atol=1e-12)
+    graph, body = result.graph, result.body
+    held = [n for n in graph.inputs if graph.tensors[n].role is not Role.INPUT]
+    weights = dict(zip(held, body.program.buffers(), strict=True))
+    convs = [node.name for node in graph.nodes if node.op == "aten.conv2d"]
+    for last in (frozenset(convs), frozenset(convs[:1]), frozenset(n.name for n in graph.nodes)):
+        program = program_of(graph, weights, last)
+        turned = Nested(
+            program, body.read, body.shapes, body.results, body.in_spec, body.out_spec, last
+        )
+        kernels = [b for b in program.buffers() if b.dim() == 4 and b.shape[2] > 1]
+        turns = any(b.is_contiguous(memory_format=torch.channels_last) for b in kernels)
+        assert turns or len(last) == 1
+        made = turned(IMAGE)
+        assert made.is_contiguous()
+        torch.testing.assert_close(made, model(IMAGE), rtol=1e-9, atol=1e-9)
+        api.Optimized(turned, graph, result.report).save(tmp_path / "last.pt")
+        again = load_optimized(tmp_path / "last.pt")
+        assert again.body.last == last
+        torch.testing.assert_close(again(IMAGE), made, rtol=1e-12, atol=1e-12)
 
 
 # -- models as libraries have them -----------------------------------------------------------------
@@ -418,3 +428,30 @@ def test_caches_of_language_models_are_left_out():
     result, _ = optimized(model, x)
     assert model.config.use_cache
     torch.testing.assert_close(result(x)[0], model(x)[0])
+
+
+class Tokens(nn.Module):
+    """A depthwise convolution, GELU, and attention over what it gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.depthwise = nn.Conv2d(4, 8, 2, 2), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        x = F.gelu(self.depthwise(self.stem(x)))
+        x = self.norm(x.permute(0, 2, 3, 1).flatten(1, 2))
+        layers = (self.query, self.key, self.value)
+        heads = (layer(x).view(*x.shape[:2], 2, 4).transpose(1, 2) for layer in layers)
+        x = x + F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        return self.head(x.mean(1))
+
+
+@pytest.mark.parametrize("prices", ["measured", flops])
+@pytest.mark.parametrize("algorithm", ["backtracking", "saturation"])
+def test_convolutions_and_attention_in_one_model(prices, algorithm):
+    model = settled(Tokens())
+    result = gw.optimize(model, IMAGE, prices=prices, algorithm=algorithm, budget=20)
+    same(model, result, IMAGE)
+    same(model, torch.compile(result, backend="aot_eager", fullgraph=True), IMAGE)
