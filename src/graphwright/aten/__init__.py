@@ -14,7 +14,16 @@ from graphwright.aten.batches import (
     split_batch,
 )
 from graphwright.aten.calls import call_checked, check_calls, complete_call, infer_types
-from graphwright.aten.invoke import bind_kernel, call_kernel, overload_of, tensors_made
+from graphwright.aten.invoke import (
+    bind_kernel,
+    call_kernel,
+    in_own_memory,
+    in_place_of,
+    keeps_channels_last,
+    laid_out,
+    overload_of,
+    tensors_made,
+)
 from graphwright.aten.kernels import on_device
 from graphwright.aten.operators import as_float32, as_pairs, aten, ours
 from graphwright.aten.optimizers import (

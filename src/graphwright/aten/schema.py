@@ -5,7 +5,8 @@
     node     inputs (x, w, None)   attrs {"stride": (1, 1), ...}                   split_arguments
     call     the same again, from a node                                           join_arguments
 
-Tensor arguments keep the order of the schema; a list of tensors is spliced in place. Every other
+Tensor arguments keep the order of the schema; a list of tensors is spliced in place, and where an
+operator has several lists, as a recurrence, the attribute `lengths` tells them apart. Every other
 argument is an attribute, also where it has its default, except those that choose a layout or place.
 """
 
@@ -89,6 +90,7 @@ def split_arguments(
     """Return a node's inputs and attributes for a call."""
     inputs: list[torch.Tensor | None] = []
     attrs: dict[str, Attr] = {}
+    lengths: list[int] = []
     for parameter in parameters(overload):
         value = arguments.get(parameter.name, parameter.default)
         match parameter.kind:
@@ -96,10 +98,13 @@ def split_arguments(
                 inputs.append(value)
             case "tensors":
                 inputs.extend(value or ())
+                lengths.append(len(value or ()))
             case "plain" | "dtype":
                 attrs[parameter.name] = to_attr(value)
             case _:
                 pass
+    if len(lengths) > 1:
+        attrs["lengths"] = tuple(lengths)
     return inputs, attrs
 
 
@@ -130,6 +135,7 @@ def join_arguments(
     """Return a function from a node's inputs to an operator's positional and named arguments."""
     declared = parameters(overload)
     singles = sum(parameter.kind == "tensor" for parameter in declared)
+    lengths = iter(_whole(attrs.get("lengths", (num_inputs - singles,))))
     takes: list[tuple[str, int]] = []  # (kind, how many inputs) or a fixed value by position
     fixed: dict[int, object] = {}
     names: list[str | None] = []
@@ -139,7 +145,7 @@ def join_arguments(
             case "tensor":
                 takes.append(("one", 1))
             case "tensors":
-                takes.append(("list", num_inputs - singles))
+                takes.append(("list", next(lengths)))
             case "layout":
                 takes.append(("device" if parameter.name == "device" else "layout", 0))
                 fixed[index] = parameter.default
@@ -171,6 +177,11 @@ def join_arguments(
         return args, kwargs
 
     return arrange
+
+
+def _whole(value: Attr) -> list[int]:
+    assert isinstance(value, tuple)
+    return [n for n in value if isinstance(n, int)]
 
 
 def _to_list(value: Attr) -> object:

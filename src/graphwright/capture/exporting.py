@@ -153,12 +153,6 @@ class _Reading:
                 "that depend on values cannot be optimised"
             )
         arguments = bind_arguments(overload, node.args, node.kwargs)
-        if sum(isinstance(a, list | tuple) and any(isinstance(i, fx.Node) for i in a)
-               for a in arguments.values()) > 1:  # fmt: skip
-            raise UnsupportedModel(
-                f"{overload} takes several lists of tensors, which a graph does not tell apart; "
-                "write this layer in simpler operators"
-            )
         overload = _for_numbers(overload, arguments)
         inputs, attrs = split_arguments(overload, arguments)
         read = [self._read(i, inputs) for i in inputs]

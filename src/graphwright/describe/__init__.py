@@ -42,6 +42,7 @@ from graphwright.describe.reference import (
     FLOATS,
     NumberSystem,
     evaluate_stacked,
+    is_commutative,
     reference,
     reference_of,
 )

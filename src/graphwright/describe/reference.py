@@ -32,13 +32,15 @@ from graphwright.describe.language import (
     Reduce,
     Scalar,
     Types,
+    find,
     free_indices,
     require,
     trace,
     walk,
 )
+from graphwright.describe.properties import is_elementwise
 from graphwright.errors import DescriptionError
-from graphwright.ir import Attr
+from graphwright.ir import Attr, TensorType
 from graphwright.symbolic import Poly, Symbol
 
 
@@ -82,6 +84,26 @@ def reference_of(
         array = _Evaluator(output, attrs, inputs, values, extents).run()
         results.append(np.asarray(array).astype(_numpy_dtype(out_type.dtype)))
     return tuple(results)
+
+
+def is_commutative(op: str, attrs: Mapping[str, Attr], types: Types) -> bool:
+    """Whether a call element by element gives the same when its two inputs change places.
+
+    The description tells, on numbers that are drawn; without one, the answer is no.
+    """
+    description = find(op)
+    if description is None or len(types.inputs) != 2 or len(types.outputs) != 1:
+        return False
+    if types.inputs[0] is None or types.inputs[0] != types.inputs[1]:
+        return False
+    if not is_elementwise(trace(description, attrs, types)):
+        return False
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0.5, 2.0, (2, 16))
+    vector = TensorType(a.shape, "float64")
+    small = Types((vector, vector), (vector,))
+    (one,), (other,) = (reference_of(description, attrs, pair, small) for pair in ((a, b), (b, a)))
+    return bool(np.array_equal(one, other))
 
 
 def evaluate_stacked(

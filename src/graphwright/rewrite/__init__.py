@@ -4,11 +4,15 @@ from graphwright.rewrite.optimize import (
     ALGORITHMS,
     ALPHA,
     Algorithm,
+    ChannelsLast,
+    Layouts,
     Price,
     Rewritten,
     Tell,
     cost_of,
     fixed_tensors,
+    is_image,
+    layouts_of,
     rewrite_graph,
 )
 from graphwright.rewrite.passes import (

@@ -12,9 +12,10 @@ from torch import nn
 
 import graphwright as gw
 from graphwright.errors import GraphFileError, InvalidBatch, InvalidOption, UnsupportedModel
+from graphwright.ir import Role
 from graphwright.pipeline import ResultsDiffer, load_optimized
 from graphwright.pipeline.inference import api
-from graphwright.pipeline.inference.module import in_channels_last
+from graphwright.pipeline.inference.module import Nested, program_of
 from inference_models import (
     Averages,
     Branches,
@@ -263,6 +264,53 @@ def test_a_view_of_what_is_overwritten_keeps_its_values():
     same(model, result, IMAGE)
 
 
+def test_only_the_first_argument_is_overwritten_unless_both_are_alike():
+    class Differences(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 1)
+
+        def forward(self, x):
+            return x - self.conv(x), torch.add(x, self.conv(2 * x), alpha=3), x / self.conv(x).exp()
+
+    model = Differences()
+    result, _ = optimized(model, IMAGE)
+    same(model, result, IMAGE)
+
+
+def test_what_may_be_the_argument_itself_is_not_overwritten():
+    """Some calls give their argument back, though their schema does not say so."""
+
+    class Returns(nn.Module):
+        def forward(self, x):
+            a = torch.einsum("nchw->nhwc", x)
+            b = torch.broadcast_tensors(x, x)[0]
+            return a.relu() + b.permute(0, 2, 3, 1).tanh(), x.contiguous().sigmoid(), x
+
+    model, x = Returns(), torch.randn(1, 4, 6, 6, dtype=torch.float64)
+    result, _ = optimized(model, x)
+    before = x.clone()
+    same(model, result, x)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("algorithm", ["backtracking", "saturation"])
+def test_groups_are_of_a_middle_size_where_that_is_cheapest(algorithm):
+    """TASO figure 2.9: neither each convolution by itself, nor all of them as one."""
+
+    def price(op, attrs, types):
+        if op not in ("aten.conv2d", "aten.convolution"):
+            return 0.01 * flops(op, attrs, types)
+        groups = types.inputs[0].shape[1] // types.inputs[1].shape[1]
+        return 1 + 0.05 * groups**2  # 8 of them: 8.4 apart, 4.8 in pairs, 3.6 in fours, 4.2 as one
+
+    model = settled(Branches(8))
+    result = gw.optimize(model, IMAGE, prices=price, algorithm=algorithm)
+    groups = [n.attrs["groups"] for n in result.graph.nodes if n.op == "aten.conv2d"]
+    assert sorted(groups) == [1, 4, 4]
+    same(model, result, IMAGE)
+
+
 def test_separate_branches_become_one_grouped_convolution():
     """ResNeXt: convolutions of one input are one, and those of its parts are groups of one."""
     model = Branches(8)
@@ -272,20 +320,29 @@ def test_separate_branches_become_one_grouped_convolution():
     same(model, result, IMAGE)
 
 
-def test_channels_last_changes_nothing_but_memory(tmp_path):
+def test_layouts_change_nothing_but_memory(tmp_path):
+    """Some operators read images with their channels last, and what they read is copied so."""
     model = settled(Inception())
     result = gw.optimize(model, IMAGE, prices=flops)
-    body = in_channels_last(result.body)
-    assert any(
-        b.is_contiguous(memory_format=torch.channels_last) and b.dim() == 4 for b in body.buffers()
-    )
-    made = body(IMAGE)
-    assert made.is_contiguous()
-    torch.testing.assert_close(made, model(IMAGE), rtol=1e-9, atol=1e-9)
-    api.Optimized(body, result.graph, result.report).save(tmp_path / "last.pt")
-    again = load_optimized(tmp_path / "last.pt")
-    assert again.body.channels_last
-    torch.testing.assert_close(again(IMAGE), made, rtol=1e-12, atol=1e-12)
+    graph, body = result.graph, result.body
+    held = [n for n in graph.inputs if graph.tensors[n].role is not Role.INPUT]
+    weights = dict(zip(held, body.program.buffers(), strict=True))
+    convs = [node.name for node in graph.nodes if node.op == "aten.conv2d"]
+    for last in (frozenset(convs), frozenset(convs[:1]), frozenset(n.name for n in graph.nodes)):
+        program = program_of(graph, weights, last)
+        turned = Nested(
+            program, body.read, body.shapes, body.results, body.in_spec, body.out_spec, last
+        )
+        kernels = [b for b in program.buffers() if b.dim() == 4 and b.shape[2] > 1]
+        turns = any(b.is_contiguous(memory_format=torch.channels_last) for b in kernels)
+        assert turns or len(last) == 1
+        made = turned(IMAGE)
+        assert made.is_contiguous()
+        torch.testing.assert_close(made, model(IMAGE), rtol=1e-9, atol=1e-9)
+        api.Optimized(turned, graph, result.report).save(tmp_path / "last.pt")
+        again = load_optimized(tmp_path / "last.pt")
+        assert again.body.last == last
+        torch.testing.assert_close(again(IMAGE), made, rtol=1e-12, atol=1e-12)
 
 
 # -- models as libraries have them -----------------------------------------------------------------
@@ -329,9 +386,26 @@ def test_inputs_of_other_shapes_are_refused():
         result(torch.rand(2, 8, dtype=torch.float64))
 
 
-def test_layers_with_two_lists_of_tensors_are_refused():
-    with pytest.raises(UnsupportedModel, match="several lists of tensors"):
-        gw.optimize(nn.LSTM(4, 4).eval(), torch.randn(2, 3, 4), prices=flops)
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrences_stay_whole(layer, tmp_path):
+    """They take a list of weights, and an LSTM a list of states as well."""
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer(4, 3, num_layers=2, bidirectional=True)
+            self.one, self.two = nn.Linear(6, 5), nn.Linear(6, 5)
+
+        def forward(self, x):
+            made, _ = self.layer(x)
+            return self.one(made), self.two(made)
+
+    model, x = Tagger(), torch.randn(2, 3, 4, dtype=torch.float64)
+    result, ops = optimized(model, x)
+    assert ops["aten.linear"] == 1
+    same(model, result, x)
+    result.save(tmp_path / "tagger.pt")
+    same(model, load_optimized(tmp_path / "tagger.pt"), x)
 
 
 def test_caches_of_language_models_are_left_out():
@@ -354,3 +428,30 @@ def test_caches_of_language_models_are_left_out():
     result, _ = optimized(model, x)
     assert model.config.use_cache
     torch.testing.assert_close(result(x)[0], model(x)[0])
+
+
+class Tokens(nn.Module):
+    """A depthwise convolution, GELU, and attention over what it gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.depthwise = nn.Conv2d(4, 8, 2, 2), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        x = F.gelu(self.depthwise(self.stem(x)))
+        x = self.norm(x.permute(0, 2, 3, 1).flatten(1, 2))
+        layers = (self.query, self.key, self.value)
+        heads = (layer(x).view(*x.shape[:2], 2, 4).transpose(1, 2) for layer in layers)
+        x = x + F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        return self.head(x.mean(1))
+
+
+@pytest.mark.parametrize("prices", ["measured", flops])
+@pytest.mark.parametrize("algorithm", ["backtracking", "saturation"])
+def test_convolutions_and_attention_in_one_model(prices, algorithm):
+    model = settled(Tokens())
+    result = gw.optimize(model, IMAGE, prices=prices, algorithm=algorithm, budget=20)
+    same(model, result, IMAGE)
+    same(model, torch.compile(result, backend="aot_eager", fullgraph=True), IMAGE)

@@ -5,6 +5,12 @@ from graphwright.pipeline.inference.api import (
     Report,
     ResultsDiffer,
     load_optimized,
+    module_of,
     optimize,
 )
-from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice, clock_of
+from graphwright.pipeline.inference.costs import (
+    MeasuredPrice,
+    RooflinePrice,
+    clock_of,
+    measured_prices,
+)

@@ -5,15 +5,15 @@
                                           prices: measured, roofline          checked and raced
 
 Two things stand behind the outcome. It is *checked*: original and result run on random inputs, and
-have to agree up to rounding. And it is *raced*: the graph before the rules and the one after them
-run in turns, and the quicker is returned. Whether images lie with their channels last in memory is
-decided by such a race before the search, whose prices are those of that layout.
+have to agree up to rounding. And it is *raced*: the outcome and the graph before the rules run in
+turns, the latter with images in the order of their dims, with channels last, and as prices choose
+for each operator; the quickest is returned.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,25 +31,42 @@ from graphwright.capture import (
     reference,
     without_cache,
 )
+from graphwright.describe import types_of
 from graphwright.errors import GraphwrightError, InvalidOption
 from graphwright.ir import Graph
 from graphwright.machine import cluster
-from graphwright.pipeline.inference.costs import MeasuredPrice, RooflinePrice, clock_of, is_view
+from graphwright.pipeline.inference.costs import (
+    MeasuredPrice,
+    RooflinePrice,
+    clock_of,
+    is_view,
+    measured_prices,
+)
 from graphwright.pipeline.inference.files import load, save, save_exported
 from graphwright.pipeline.inference.fold import fold
 from graphwright.pipeline.inference.module import (
     Nested,
     Result,
-    in_channels_last,
     program_of,
     shapes_of,
 )
 from graphwright.pipeline.inference.options import GivenPrice, check_options
-from graphwright.rewrite import ALPHA, Algorithm, Price, Rewritten, Tell, rewrite_graph
+from graphwright.rewrite import (
+    ALPHA,
+    Algorithm,
+    ChannelsLast,
+    Price,
+    Rewritten,
+    Tell,
+    fixed_tensors,
+    is_image,
+    layouts_of,
+    rewrite_graph,
+)
 
 Prices = Literal["measured", "roofline"]
 RACES = 7
-"""How often each of two modules runs in a race."""
+"""How often each module runs in a race."""
 
 
 class ResultsDiffer(GraphwrightError):
@@ -70,8 +87,8 @@ class Report:
     each was used). `difference` is the largest between original and result, relative to the
     largest output; None where it was not checked. `kept` says whether the rules' outcome won the
     race against the graph before them; where it did not, that is what is returned. `channels_last`
-    says whether images lie in memory with their channels last. `unsupported` counts nodes of an
-    ONNX file that are kept as they are, and `compared_with` says what the original ran by.
+    is how many kernels read images with their channels last in memory. `unsupported` counts nodes
+    of an ONNX file that are kept as they are, and `compared_with` says what the original ran by.
     """
 
     original: float
@@ -87,7 +104,7 @@ class Report:
     measuring: float
     difference: float | None
     kept: bool
-    channels_last: bool
+    channels_last: int
     unsupported: Mapping[str, int] = field(default_factory=dict)
     compared_with: str = "PyTorch"
 
@@ -186,12 +203,14 @@ def optimize(
         raise InvalidOption("a module needs an example of its inputs: gw.optimize(model, inputs)")
     exported = export(model, inputs)
     device = next((t.device for t in exported.weights.values()), torch.device("cpu"))
-    report("choosing a layout", 0, 0)
-    plain, last = _plain(exported, inputs, device, prices == "measured")
-    price = _price(prices, device, last)
+    tensors = exported.graph.tensors
+    has_images = any(is_image(tensors[name].type) for name in exported.graph.inputs)
+    price, last = _prices(prices, device, has_images)
+    plain = rewrite_graph(exported.graph, lambda op, attrs, types: 0.0, rules=())
     found = rewrite_graph(
         exported.graph,
         price,
+        last=last,
         algorithm=algorithm,
         alpha=alpha,
         budget=budget,
@@ -199,21 +218,29 @@ def optimize(
         tell=report,
     )
     report("folding weights", 0, 0)
-    graph, body = _module(exported, found.graph, last)
+    candidates = [module_of(exported, (found if found.applied else plain).graph, price, last)]
     kept = True
-    if found.applied and prices == "measured":
+    if prices == "measured" and (found.applied or last is not None):
         report("racing", 0, 0)
-        kept = _race([body, plain[1]], inputs, device) == 0
+        candidates += _without_rules(exported, plain.graph, price, last)
+        distinct: dict[object, tuple[Graph, Nested]] = {}
+        for graph, body in candidates:
+            distinct.setdefault((graph.program_hash, body.last), (graph, body))
+        candidates = list(distinct.values())
+        quickest = _race([body for _, body in candidates], inputs, device)
+        kept = not found.applied or quickest == 0
+        candidates = candidates[quickest:]
         if not kept:
-            graph, body = plain
             found = replace(found, cost=found.merged, applied={})
+    graph, body = candidates[0]
     difference = None
     if check:
         report("checking", 0, 0)
         assert isinstance(original, nn.Module)
         difference = _checked(original, body, inputs, tolerance, seed)
-    last = body.channels_last
-    summary = _report(exported.graph, graph, found, price, difference, kept, last)
+    used = (price, None if last is None else last.price)
+    measuring = sum(p.seconds for p in used if isinstance(p, MeasuredPrice))
+    summary = _report(exported.graph, graph, found, measuring, difference, kept, len(body.last))
     if source is not None:
         by = "PyTorch" if original is source else "onnxruntime"
         summary = replace(summary, unsupported=source.kept, compared_with=by)
@@ -227,30 +254,34 @@ def load_optimized(path: str | os.PathLike[str]) -> Optimized:
     return Optimized(body, graph, Report(**{**summary, "applied": applied}))
 
 
-def _plain(
-    exported: Exported, inputs: Any, device: torch.device, race: bool
-) -> tuple[tuple[Graph, Nested], bool]:
-    """The model without rules, in the layout that suits it, and whether channels are last there."""
-    found = rewrite_graph(exported.graph, lambda op, attrs, types: 0.0, rules=())
-    graph, body = _module(exported, found.graph, False)
-    if race and any(node.op == "aten.conv2d" for node in graph.nodes):
-        other = in_channels_last(body)
-        if _race([body, other], inputs, device) == 1:
-            return (graph, other), True
-    return (graph, body), False
-
-
-def _price(prices: Prices | Price, device: torch.device, channels_last: bool) -> Price:
+def _prices(
+    prices: Prices | Price, device: torch.device, has_images: bool
+) -> tuple[Price, ChannelsLast | None]:
+    """Prices of calls, and of those with channels last where both layouts can be measured."""
     if callable(prices):
-        return GivenPrice(prices)
+        return GivenPrice(prices), None
     if prices == "measured":
-        return MeasuredPrice(device, channels_last=channels_last)
+        price, last = measured_prices(device)
+        return price, last if has_images else None
     if prices == "roofline":
-        return RooflinePrice(cluster("local:1").devices[0])
+        return RooflinePrice(cluster("local:1").devices[0]), None
     raise InvalidOption(f"prices={prices!r}: it has to be 'measured' or 'roofline'")
 
 
-def _module(exported: Exported, graph: Graph, channels_last: bool) -> tuple[Graph, Nested]:
+def _without_rules(
+    exported: Exported, plain: Graph, price: Price, last: ChannelsLast | None
+) -> Iterator[tuple[Graph, Nested]]:
+    """The graph before the rules, in the layouts that prices choose, in one, and in the other."""
+    yield module_of(exported, plain, price, last)
+    if last is not None:
+        yield module_of(exported, plain, price, None)
+        free = ChannelsLast(lambda op, attrs, types: 0.0, last.keeps, lambda type: 0.0)
+        yield module_of(exported, plain, lambda op, attrs, types: 1.0, free)
+
+
+def module_of(
+    exported: Exported, graph: Graph, price: Price, last: ChannelsLast | None
+) -> tuple[Graph, Nested]:
     """A rewritten graph as a module; its outputs are those of the exported graph, in order."""
     folded, weights = fold(graph, exported.weights)
     given = {name: n for n, name in enumerate(exported.inputs) if name is not None}
@@ -262,21 +293,29 @@ def _module(exported: Exported, graph: Graph, channels_last: bool) -> tuple[Grap
         else:
             results.append(("made", made[what]) if what in made else ("given", given[what]))
     read = tuple(given[name] for name in folded.inputs if name in given)
-    program = program_of(folded, weights)
+    turned = frozenset[str]()
+    if last is not None:
+        turned = layouts_of(folded, price, last, fixed_tensors(folded)).nodes
     body = Nested(
-        program, read, shapes_of(folded), tuple(results), exported.in_spec, exported.out_spec
+        program_of(folded, weights, turned),
+        read,
+        shapes_of(folded),
+        tuple(results),
+        exported.in_spec,
+        exported.out_spec,
+        turned,
     )
-    return folded, in_channels_last(body) if channels_last else body.eval()
+    return folded, body.eval()
 
 
 def _report(
     before: Graph,
     after: Graph,
     found: Rewritten,
-    price: Price,
+    measuring: float,
     difference: float | None,
     kept: bool,
-    channels_last: bool,
+    channels_last: int,
 ) -> Report:
     return Report(
         original=found.original,
@@ -289,7 +328,7 @@ def _report(
         distinct=found.distinct,
         seen=found.seen,
         seconds=found.seconds,
-        measuring=price.seconds if isinstance(price, MeasuredPrice) else 0.0,
+        measuring=measuring,
         difference=difference,
         kept=kept,
         channels_last=channels_last,
@@ -297,7 +336,7 @@ def _report(
 
 
 def _kernels(graph: Graph) -> int:
-    return sum(not is_view(node.op) for node in graph.nodes)
+    return sum(not is_view(n.op, n.attrs, types_of(graph, n)) for n in graph.nodes)
 
 
 # -- race and check --------------------------------------------------------------------------------

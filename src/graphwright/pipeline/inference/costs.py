@@ -3,8 +3,8 @@
     measured     the call runs a few times on random inputs; the quickest counts
     roofline     max(operations / rate, bytes / bandwidth) + launch, of a device of `machine`
 
-Element-wise operators are timed in place, as the optimised module runs most of them. Views cost
-nothing. Every distinct call is priced once in a process.
+Operators that have a form in place are timed so, as the optimised module runs most of them. Views
+cost nothing. Every distinct call is priced once in a process.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from time import perf_counter, thread_time
 import torch
 from torch import Tensor
 
-from graphwright.aten import call_kernel, to_dtype
+from graphwright.aten import (
+    call_kernel,
+    in_own_memory,
+    in_place_of,
+    keeps_channels_last,
+    laid_out,
+    to_dtype,
+)
 from graphwright.describe import Types, is_described
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Attr, Attrs, TensorType
 from graphwright.machine import Device
-from graphwright.pipeline.inference.module import IN_PLACE, laid_out
+from graphwright.rewrite import ChannelsLast
 from graphwright.simulate import CostModel
 
-VIEWS = frozenset(
-    {
-        "view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "select", "slice",
-        "reshape", "flatten", "unflatten", "split", "split_with_sizes", "chunk", "unbind", "detach",
-        "alias", "lift_fresh_copy", "_unsafe_view",
-    }
-)  # fmt: skip
 Key = tuple[str, str, Types]
 
 
-def is_view(op: str) -> bool:
-    """Whether an operator moves nothing."""
-    return op.split(".")[1] in VIEWS
+def is_view(
+    op: str, attrs: Mapping[str, Attr], types: Types, *, channels_last: bool = False
+) -> bool:
+    """Whether a call moves nothing, as its result lies in the memory of an input."""
+    return in_own_memory(op, attrs, types.inputs, channels_last=channels_last) is False
 
 
 COLD = 32 << 20
@@ -67,6 +69,7 @@ class MeasuredPrice:
         limit: float = 0.05,
     ) -> None:
         self.device, self.repeats, self.limit = device, repeats, limit
+        self.channels_last = channels_last
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.seconds, self._known = 0.0, dict[Key, float]()
         self._memory: dict[torch.dtype, Tensor] = {}
@@ -77,7 +80,7 @@ class MeasuredPrice:
 
     def __call__(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
         """Seconds of one call."""
-        if is_view(op):
+        if is_view(op, attrs, types, channels_last=self.channels_last):
             return 0.0
         op, attrs, types = _without_bias(op, attrs, types)
         key = (op, Attrs(attrs).text, types)
@@ -89,7 +92,7 @@ class MeasuredPrice:
         return known
 
     def _measure(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
-        written = IN_PLACE.get(op) if types.inputs[:1] == types.outputs[:1] else None
+        written = in_place_of(op) if types.inputs[:1] == types.outputs[:1] else None
         inputs = [
             None if t is None else laid_out(_sample(t, self.device), self.layout)
             for t in types.inputs
@@ -142,6 +145,24 @@ class MeasuredPrice:
             torch.cuda.synchronize(self.device)
 
 
+TURNED = (0, 2, 3, 1)
+"""The order of dims in memory where channels are last."""
+
+
+def measured_prices(device: torch.device) -> tuple[MeasuredPrice, ChannelsLast]:
+    """Prices of calls on images in the order of their dims, and with their channels last."""
+    price, last = MeasuredPrice(device), MeasuredPrice(device, channels_last=True)
+
+    def copy(type: TensorType) -> float:
+        turned = TensorType(tuple(type.shape[dim] for dim in TURNED), type.dtype)
+        return price("aten.permute_copy", {"dims": TURNED}, Types((type,), (turned,)))
+
+    def keeps(op: str, attrs: Mapping[str, Attr], types: Types) -> bool:
+        return keeps_channels_last(op, attrs, types.inputs, device)
+
+    return price, ChannelsLast(price=last, keeps=keeps, copy=copy)
+
+
 def _without_bias(
     op: str, attrs: Mapping[str, Attr], types: Types
 ) -> tuple[str, Mapping[str, Attr], Types]:
@@ -170,7 +191,7 @@ class RooflinePrice:
 
     def __call__(self, op: str, attrs: Mapping[str, Attr], types: Types) -> float:
         """Seconds of one call; of an operator without description, those of its bytes."""
-        if is_view(op):
+        if is_view(op, attrs, types):
             return 0.0
         op, attrs, types = _described(op, attrs, types)
         if is_described(op):

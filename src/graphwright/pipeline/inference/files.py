@@ -23,7 +23,7 @@ from graphwright.files import read_whole, write_atomically
 from graphwright.ir import Graph, from_json, to_json
 from graphwright.pipeline.inference.module import Nested, program_of, shapes_of
 
-FORMAT = {"format": "graphwright optimized", "version": 1}
+FORMAT = {"format": "graphwright optimized", "version": 2}
 
 
 def save(body: Nested, graph: Graph, report: dict[str, Any], path: Path) -> None:
@@ -34,7 +34,7 @@ def save(body: Nested, graph: Graph, report: dict[str, Any], path: Path) -> None
         "graph": to_json(graph),
         "weights": weights,
         "read": list(body.read),
-        "channels_last": body.channels_last,
+        "channels_last": sorted(body.last),
         "results": json.dumps(body.results),
         "in_spec": pytree.treespec_dumps(body.in_spec),
         "out_spec": pytree.treespec_dumps(body.out_spec),
@@ -88,14 +88,15 @@ def load(path: Path) -> tuple[Nested, Graph, dict[str, Any]]:
         graph = from_json(document["graph"])
         held = [n for n in graph.inputs if graph.tensors[n].role != "input"]
         weights = dict(zip(held, document["weights"], strict=True))
+        last = frozenset(document["channels_last"])
         body = Nested(
-            program_of(graph, weights),
+            program_of(graph, weights, last),
             tuple(document["read"]),
             shapes_of(graph),
             tuple((kind, what) for kind, what in json.loads(document["results"])),
             pytree.treespec_loads(document["in_spec"]),
             pytree.treespec_loads(document["out_spec"]),
-            channels_last=bool(document["channels_last"]),
+            last,
         )
         return body.eval(), graph, json.loads(document["report"])
     except Exception as error:

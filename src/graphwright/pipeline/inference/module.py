@@ -1,60 +1,79 @@
 """A graph with its weights as a `torch.nn.Module`: one FX program of ATen calls.
 
-It takes and returns what the original module did. Element-wise operators write over their argument
-where nothing else reads it, which saves memory and time; `torch.compile` and `torch.export` make
-that functional again.
+It takes and returns what the original module did. Operators that have a form in place write over
+their argument where nothing else reads its memory, which saves memory and time; `torch.compile` and
+`torch.export` make that functional again.
 """
 
 from __future__ import annotations
 
-import copy
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from graphwright.aten import join_arguments, overload_of
+from graphwright.aten import (
+    in_own_memory,
+    in_place_of,
+    join_arguments,
+    keeps_channels_last,
+    laid_out,
+    overload_of,
+)
+from graphwright.describe import is_commutative, types_of
 from graphwright.errors import InvalidBatch
 from graphwright.ir import Graph, Node, Role
-
-IN_PLACE = {
-    "aten.relu": "aten.relu_",
-    "aten.add.Tensor": "aten.add_.Tensor",
-    "aten.mul.Tensor": "aten.mul_.Tensor",
-    "aten.sigmoid": "aten.sigmoid_",
-    "aten.tanh": "aten.tanh_",
-}
-FRESH = frozenset(
-    {
-        "aten.conv2d", "aten.linear", "aten.mm", "aten.bmm", "aten.addmm", "aten.cat",
-        "aten.avg_pool2d", "aten.max_pool2d", "aten.relu", "aten.add.Tensor", "aten.mul.Tensor",
-        "aten.sigmoid", "aten.tanh",
-    }
-)  # fmt: skip
-"""Operators whose result is memory of its own, which nothing else sees."""
+from graphwright.rewrite import is_image
 
 
-def program_of(graph: Graph, weights: Mapping[str, Tensor]) -> fx.GraphModule:
-    """The FX program of a graph; weights are its buffers."""
+def program_of(
+    graph: Graph, weights: Mapping[str, Tensor], last: Collection[str] = ()
+) -> fx.GraphModule:
+    """The FX program of a graph; weights are its buffers.
+
+    `last` are the nodes, by name, that read and make images with their channels last in memory;
+    what they read is copied so where it is not made so. The program's inputs and results are not.
+    """
     root = nn.Module()
     program, values = fx.Graph(), dict[str, fx.Node]()
     for name in graph.inputs:
         if name not in weights:
             values[name] = program.placeholder(name)
+    made_last = {name for name in weights if any(n.name in last for n in graph.consumers(name))}
     for number, (name, weight) in enumerate(weights.items()):
-        root.register_buffer(f"weight_{number}", weight)
+        layout = torch.channels_last if name in made_last else torch.contiguous_format
+        root.register_buffer(f"weight_{number}", laid_out(weight, layout))
         values[name] = program.get_attr(f"weight_{number}")
+    device = next((w.device for w in weights.values()), torch.device("cpu"))
+    turned: dict[tuple[str, bool], fx.Node] = {}
+
+    def read(name: str, wanted: bool) -> fx.Node:
+        """A tensor in a layout."""
+        if (name in made_last) == wanted or not is_image(graph.tensors[name].type):
+            return values[name]
+        if (name, wanted) not in turned:
+            layout = torch.channels_last if wanted else torch.contiguous_format
+            turned[name, wanted] = program.call_function(
+                torch.ops.aten.contiguous.default, (values[name],), {"memory_format": layout}
+            )
+        return turned[name, wanted]
+
     for node in graph.nodes:
-        made = _call(program, graph, node, values)
+        own = node.name in last
+        given = {name: read(name, own) for name in node.inputs if name is not None}
+        made = _call(program, graph, node, given)
+        types = types_of(graph, node).inputs
+        if own and keeps_channels_last(node.op, node.attrs, types, device):
+            made_last.update(node.outputs)
         if len(node.outputs) == 1 and not _gives_tuple(node):
             values[node.outputs[0]] = made
         else:
             for index, name in enumerate(node.outputs):
                 values[name] = program.call_function(operator.getitem, (made, index))
-    program.output(tuple(values[name] for name in graph.outputs))
+    program.output(tuple(read(name, False) for name in graph.outputs))
     program.eliminate_dead_code()
     return fx.GraphModule(root, program)
 
@@ -66,16 +85,25 @@ def _call(program: fx.Graph, graph: Graph, node: Node, values: Mapping[str, fx.N
             torch.ops.aten.reshape.default,
             (inputs[0], list(node.attrs["size"])),  # type: ignore[arg-type]
         )
-    op, names = node.op, list(node.inputs)
-    if op in IN_PLACE:
-        own = next((i for i in range(len(names)) if _may_write(graph, node, i)), None)
+    op = node.op
+    written = in_place_of(op)
+    if written is not None:
+        own = _overwritten(graph, node)
         if own is not None:
             inputs.insert(0, inputs.pop(own))
-            op = IN_PLACE[op]
+            op = written
     overload = overload_of(op)
     args, kwargs = join_arguments(overload, len(inputs), node.attrs)(inputs, None)  # type: ignore[arg-type]
     kwargs = {name: value for name, value in kwargs.items() if value is not None}
     return program.call_function(overload, tuple(args), kwargs)
+
+
+def _overwritten(graph: Graph, node: Node) -> int | None:
+    """The argument that a call may write over: the first, or the second where they may swap."""
+    if node.inputs and _may_write(graph, node, 0):
+        return 0
+    swaps = len(node.inputs) == 2 and _may_write(graph, node, 1)
+    return 1 if swaps and is_commutative(node.op, node.attrs, types_of(graph, node)) else None
 
 
 def _may_write(graph: Graph, node: Node, which: int) -> bool:
@@ -84,7 +112,9 @@ def _may_write(graph: Graph, node: Node, which: int) -> bool:
     if name is None or node.inputs.count(name) > 1 or name in graph.outputs:
         return False
     maker = graph.producer(name)
-    if maker is None or maker.op not in FRESH or len(graph.consumers(name)) > 1:
+    if maker is None or len(graph.consumers(name)) > 1:
+        return False
+    if not in_own_memory(maker.op, maker.attrs, types_of(graph, maker).inputs):
         return False
     return graph.tensors[name].type == graph.tensors[node.outputs[0]].type
 
@@ -103,8 +133,8 @@ class Nested(nn.Module):
     """Calls a flat program with nested arguments, and nests its results.
 
     `read` are the numbers of the arguments that the program takes, in order, and `shapes` what they
-    have to be like: sizes in the program are those of the example. With `channels_last`, images and
-    kernels lie so in memory within the program; what goes in and comes out does not.
+    have to be like: sizes in the program are those of the example. `last` are the nodes of its
+    graph that read images with their channels last in memory.
     """
 
     def __init__(
@@ -115,11 +145,10 @@ class Nested(nn.Module):
         results: tuple[Result, ...],
         in_spec: pytree.TreeSpec,
         out_spec: pytree.TreeSpec,
-        *,
-        channels_last: bool = False,
+        last: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__()
-        self.program, self.channels_last = program, channels_last
+        self.program, self.last = program, last
         self.read, self.shapes, self.results = read, shapes, results
         self.in_spec, self.out_spec = in_spec, out_spec
         positional = pytree.tree_structure(((0,) * len(read), {}))
@@ -144,11 +173,7 @@ class Nested(nn.Module):
                     f"argument {n} has shape {list(tensor.shape)}, but {list(shape)} in the "
                     "example; optimise the model with an example of this shape"
                 )
-        if self.channels_last:
-            given = [laid_out(t, torch.channels_last) for t in given]
         made = self.program(*given)
-        if self.channels_last:
-            made = [laid_out(t, torch.contiguous_format) for t in made]
         if self._is_single:
             return made[0]
         where = {"made": made, "given": flat}
@@ -160,25 +185,3 @@ def shapes_of(graph: Graph) -> tuple[tuple[int, ...], ...]:
     """The shapes of the inputs of a graph that are no weights."""
     inputs = (graph.tensors[name] for name in graph.inputs)
     return tuple(tensor.type.shape for tensor in inputs if tensor.role is Role.INPUT)
-
-
-def in_channels_last(body: Nested) -> Nested:
-    """The same program over images whose channels are last in memory."""
-    program = copy.deepcopy(body.program)
-    for module in program.modules():
-        for name, weight in module.named_buffers(recurse=False):
-            module.register_buffer(name, laid_out(weight, torch.channels_last))
-    return Nested(
-        program,
-        body.read,
-        body.shapes,
-        body.results,
-        body.in_spec,
-        body.out_spec,
-        channels_last=True,
-    ).eval()
-
-
-def laid_out(tensor: Tensor, layout: torch.memory_format) -> Tensor:
-    """A tensor of four dims in a layout, any other as it is."""
-    return tensor.contiguous(memory_format=layout) if tensor.dim() == 4 else tensor

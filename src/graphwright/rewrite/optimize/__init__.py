@@ -1,6 +1,7 @@
 """Optimise inference graphs with proved substitutions.
 
 pool, patterns        terms, each once; rules as patterns over them
+layouts               which images have their channels last in memory
 regions               a large graph in pieces
 reading, writing      between ATen calls and terms
 backtracking          a search over graphs, one after the other
@@ -17,6 +18,13 @@ from graphwright.rewrite.optimize.graphs import (
     fixed_tensors,
     rewrite_graph,
 )
+from graphwright.rewrite.optimize.layouts import (
+    ChannelsLast,
+    Layouts,
+    Price,
+    is_image,
+    layouts_of,
+)
 from graphwright.rewrite.optimize.patterns import (
     Change,
     Matcher,
@@ -24,7 +32,7 @@ from graphwright.rewrite.optimize.patterns import (
     patterns_of,
     usual_patterns,
 )
-from graphwright.rewrite.optimize.pool import AtenCall, Entry, Pool, Price, is_steady
+from graphwright.rewrite.optimize.pool import AtenCall, Entry, Pool, is_steady
 from graphwright.rewrite.optimize.reading import Reader
 from graphwright.rewrite.optimize.regions import Region, cut
 from graphwright.rewrite.optimize.writing import Writer

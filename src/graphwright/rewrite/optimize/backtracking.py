@@ -4,9 +4,10 @@ Graphs wait in a queue, the cheapest first. A graph's changes are tried one afte
 costs less than `alpha` times the best so far waits in turn, once. Alpha 1 is greedy; more lets the
 search go over graphs that are dearer for a while.
 
-Where a change has merged two tensors, the same is tried with all others that it fits, and biases
-and activations are merged with them while that saves anything. One by one these steps could be
-dearer for too long: 32 branches are cheaper as one, though perhaps not the first two of them.
+Where a change has merged two tensors, the same is tried with all others that it fits: first in
+pairs, then in pairs of pairs, and so on, as one kernel for all may be dearer than four. Biases and
+activations are merged with them while that saves anything. One by one these steps could be dearer
+for too long: 32 branches are cheaper in eights, though perhaps not the first two of them.
 
 A change that makes the best graph so far is followed at once: the graph that it came from waits
 with the changes that are left. So a chain of improvements, such as 32 branches that become one,
@@ -67,9 +68,10 @@ def backtrack(
             known.add(made)
             steps = (*applied, change.pattern)
             if len(change.replaced) > 1:
-                every = _all_alike(matcher, made, change.pattern, deadline)
+                rounds = _rounds(matcher, first, change.pattern, deadline)
+                every = dict.fromkeys((made, *rounds))
                 made, steps = min(
-                    (_followed(matcher, each, steps, deadline) for each in {made, every}),
+                    (_followed(matcher, each, steps, deadline) for each in every),
                     key=lambda graph_and_steps: pool.cost(graph_and_steps[0]),
                 )
                 known.add(made)
@@ -85,14 +87,16 @@ def backtrack(
     return Found(graph=best, cost=least, original=original, applied=way, seen=len(known))
 
 
-def _all_alike(matcher: Matcher, graph: Graph, pattern: Pattern, deadline: float) -> Graph:
-    """The graph after a merge is repeated for as long as there is something to merge."""
-    while monotonic() < deadline:
-        made = matcher.merged(graph, pattern)
-        if made is None:
-            break
-        graph = made
-    return graph
+def _rounds(matcher: Matcher, graph: Graph, pattern: Pattern, deadline: float) -> Iterator[Graph]:
+    """The graph after each round of merges, in which no tensor is merged twice."""
+    while True:
+        start, merged = graph, frozenset[int]()
+        while monotonic() < deadline and (step := matcher.merged(graph, pattern, merged)):
+            graph, made = step
+            merged |= made
+        if graph == start:
+            return
+        yield graph
 
 
 def _followed(
@@ -105,8 +109,8 @@ def _followed(
     while better:
         better = False
         for pattern in matcher.loose:
-            made = _all_alike(matcher, graph, pattern, deadline)
-            if made != graph and (price := pool.cost(made)) < cost:
-                graph, cost, steps = made, price, (*steps, pattern)
-                better = True
+            for made in _rounds(matcher, graph, pattern, deadline):
+                if (price := pool.cost(made)) < cost:
+                    graph, cost, steps = made, price, (*steps, pattern)
+                    better = True
     return graph, steps

@@ -12,8 +12,9 @@ from graphwright.describe import Types
 from graphwright.errors import InvalidOption
 from graphwright.ir import PERSISTENT_ROLES, Graph, GraphBuilder, Role
 from graphwright.rewrite.optimize.backtracking import ALPHA, Found, backtrack
+from graphwright.rewrite.optimize.layouts import ChannelsLast, Price, layouts_of
 from graphwright.rewrite.optimize.patterns import Matcher, patterns_of, usual_patterns
-from graphwright.rewrite.optimize.pool import Pool, Price, is_steady
+from graphwright.rewrite.optimize.pool import Pool, is_steady
 from graphwright.rewrite.optimize.reading import Reader
 from graphwright.rewrite.optimize.regions import Region, cut
 from graphwright.rewrite.optimize.saturation import saturate, saturating
@@ -54,6 +55,7 @@ def rewrite_graph(
     graph: Graph,
     price: Price,
     *,
+    last: ChannelsLast | None = None,
     rules: Iterable[Rule] | None = None,
     algorithm: Algorithm = "backtracking",
     alpha: float = ALPHA,
@@ -64,11 +66,13 @@ def rewrite_graph(
     """The cheapest graph that rules lead to; a piece may take its share of the seconds.
 
     `budget` is how many graphs backtracking looks at in a piece, and a tenth of the nodes that an
-    e-graph may have.
+    e-graph may have. With `last` each call has images in the layout that is cheapest for the whole:
+    a piece is given them as the graph before the rules would make them.
     """
     started = monotonic()
     fixed = fixed_tensors(graph)
-    pool = Pool(price)
+    before = None if last is None else layouts_of(graph, price, last, fixed)
+    pool = Pool(price, last)
     search = _search(algorithm, pool, rules, alpha, budget)
     regions = cut(graph, fixed)
     alone = tuple(name for name in graph.outputs if name in fixed)
@@ -76,7 +80,7 @@ def rewrite_graph(
         regions.append(Region((), alone))
     read = []
     for region in regions:
-        reader = Reader(pool, graph, fixed)
+        reader = Reader(pool, graph, fixed, frozenset() if before is None else before.made)
         read.append((reader.read(region), reader.leaves))
     distinct = list(dict.fromkeys(outputs for outputs, _ in read))
     found: dict[tuple[int, ...], Found] = {}
@@ -99,7 +103,7 @@ def rewrite_graph(
         graph=build.build(_outputs(build, graph, names)),
         cost=sum(found[outputs].cost for outputs, _ in read),
         merged=sum(found[outputs].original for outputs, _ in read),
-        original=cost_of(graph, price),
+        original=cost_of(graph, price) if before is None else before.cost,
         applied=dict(applied.most_common()),
         pieces=len(regions),
         distinct=len(distinct),

@@ -220,13 +220,20 @@ class Matcher:
         """Patterns of what reads both splits of a tensor: they follow what was merged there."""
         return tuple(self._loose)
 
-    def merged(self, graph: Graph, pattern: Pattern) -> Graph | None:
-        """The graph after one change by a rule of several outputs, if it fits anywhere."""
-        numbers = [n for n in self.pool.reachable(graph) if not self.pool.fixed[n]]
+    def merged(
+        self, graph: Graph, pattern: Pattern, apart: frozenset[int] = frozenset()
+    ) -> tuple[Graph, frozenset[int]] | None:
+        """The graph after one change by a rule of several outputs, and what it made of them.
+
+        None where the rule fits nowhere but at terms of `apart`.
+        """
+        pool = self.pool
+        numbers = [n for n in pool.reachable(graph) if not (pool.fixed[n] or n in apart)]
         for change in self.joint_changes(numbers, (pattern,)):
-            made = self.pool.replace(graph, change.replaced)
+            made = pool.replace(graph, change.replaced)
             if made is not None and made != graph:
-                return made
+                splits = (pool.entries[n] for n in change.replaced.values())
+                return made, frozenset(e.args[0] for e in splits if e.op in SPLITS)
         return None
 
     def forget(self) -> None:

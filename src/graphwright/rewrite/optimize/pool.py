@@ -21,16 +21,27 @@ of a tensor, joined again, are the tensor.
 
 A term that depends on weights alone is *fixed*: it is computed once, ahead of inference, and costs
 nothing. Neither does a bias that is added to a convolution or a product: the kernel adds it.
+
+Where images may have their channels last in memory, a graph costs what it does in the layouts that
+are cheapest for it (`layouts`), with the inputs in those that they are given in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphwright.describe import Types
 from graphwright.ir import Attr, Attrs, TensorType
+from graphwright.rewrite.optimize.layouts import (
+    IN_ORDER,
+    LAST,
+    ChannelsLast,
+    Placement,
+    Price,
+    is_image,
+)
 from graphwright.rewrite.substitutions import (
     CONSTANTS,
     PARAMETERS,
@@ -39,9 +50,6 @@ from graphwright.rewrite.substitutions import (
     program_of,
     sizes_of,
 )
-
-Price = Callable[[str, Mapping[str, Attr], Types], float]
-"""Seconds that an ATen call takes: its name, attributes and types."""
 
 Graph = tuple[int, ...]
 """The outputs of a graph, by the numbers of their terms."""
@@ -91,10 +99,13 @@ def is_steady(op: str, inputs: Sequence[object]) -> bool:
 class Pool:
     """Terms by number, with what is known about each; they are only ever added."""
 
-    def __init__(self, price: Price) -> None:
-        self._price = price
+    def __init__(self, price: Price, last: ChannelsLast | None = None) -> None:
+        self._price, self.last = price, last
         self._numbers: dict[Entry, int] = {}
-        self._prices: dict[int, float] = {}
+        self._prices: dict[tuple[int, bool], float] = {}
+        self._copies: dict[int, float] = {}
+        self._keeps: dict[int, bool] = {}
+        self._images: dict[int, tuple[int, ...]] = {}
         self._reachable: dict[int, frozenset[int]] = {}
         self.entries: list[Entry] = []
         self.shapes: list[Shape] = []
@@ -108,9 +119,9 @@ class Pool:
 
     # -- making terms --------------------------------------------------------------------------
 
-    def input(self, number: int, type: TensorType, *, fixed: bool) -> int:
-        """A tensor that is given."""
-        entry = Entry("input", (number, type, fixed), ())
+    def input(self, number: int, type: TensorType, *, fixed: bool, last: bool = False) -> int:
+        """A tensor that is given, perhaps with its channels last."""
+        entry = Entry("input", (number, type, fixed, last), ())
         return self._add(entry, type.shape, type.dtype, fixed)
 
     def call(self, call: AtenCall, args: Iterable[int]) -> int:
@@ -258,13 +269,70 @@ class Pool:
 
     def cost(self, graph: Graph) -> float:
         """Seconds of all that is computed for each inference."""
-        return sum(map(self.price, self.reachable(graph)))
+        numbers = self.reachable(graph)
+        return sum(map(self.price, numbers)) if self.last is None else self._placed(numbers)
 
-    def price(self, number: int) -> float:
-        """Seconds that a term adds to what its arguments take."""
-        known = self._prices.get(number)
+    def _placed(self, numbers: Sequence[int]) -> float:
+        """The cost in the cheapest layouts; what the graph returns may have either."""
+        placement, cost = Placement(), 0.0
+        maker: dict[int, int] = {}
+        for number in numbers:
+            if self.fixed[number]:
+                continue
+            entry = self.entries[number]
+            read = self.images(number)
+            if entry.op == "item":
+                maker[number] = maker[entry.args[0]]
+            elif not read:
+                cost += self.price(number)
+                maker[number] = LAST if entry.op == "input" and entry.params[3] else IN_ORDER
+            else:
+                own = placement.call(self.price(number), self.price(number, last=True))
+                for arg in read:
+                    placement.read(arg, maker[arg], own, self.copy(arg))
+                maker[number] = own if self.keeps(number) else IN_ORDER
+        return cost + placement.solve()[0]
+
+    def is_image(self, number: int) -> bool:
+        """Whether a term has a layout, or results of it have."""
+        entry = self.entries[number]
+        if entry.op == "call":
+            return any(map(is_image, entry.params[0].outputs))
+        return is_image(self.type(number))
+
+    def images(self, number: int) -> tuple[int, ...]:
+        """The arguments that are images; weights lie as they are needed."""
+        known = self._images.get(number)
         if known is None:
-            known = self._prices[number] = self._priced(number)
+            args = dict.fromkeys(self.entries[number].args)
+            known = tuple(a for a in args if not self.fixed[a] and self.is_image(a))
+            self._images[number] = known
+        return known
+
+    def keeps(self, number: int) -> bool:
+        """Whether a term has its channels last in memory if what it is made of has."""
+        known = self._keeps.get(number)
+        if known is None:
+            assert self.last is not None
+            entry = self.entries[number]
+            known = entry.op == "item" or self.last.keeps(*list(self._calls(number))[-1])
+            self._keeps[number] = known
+        return known
+
+    def copy(self, number: int) -> float:
+        """Seconds of bringing a term to the other layout."""
+        known = self._copies.get(number)
+        if known is None:
+            assert self.last is not None
+            type = self.type(number)
+            known = self._copies[number] = self.last.copy(type) if is_image(type) else 0.0
+        return known
+
+    def price(self, number: int, *, last: bool = False) -> float:
+        """Seconds that a term adds to what its arguments take, which may have channels last."""
+        known = self._prices.get((number, last))
+        if known is None:
+            known = self._prices[number, last] = self._priced(number, last=last)
         return known
 
     def is_bias(self, number: int) -> bool:
@@ -284,43 +352,47 @@ class Pool:
                 return product, bias
         return None
 
-    def _priced(self, number: int) -> float:
+    def _priced(self, number: int, *, last: bool = False) -> float:
         if self.is_bias(number):
             return 0.0
-        entry, total = self.entries[number], self.price_alone(number)
+        entry, total = self.entries[number], self.price_alone(number, last=last)
         if entry.op == "concat":  # one kernel joins all parts of a concatenation of concatenations
-            total -= sum(self.price_alone(a) for a in entry.args if self._continues(a, entry))
+            inner = (a for a in entry.args if self._continues(a, entry))
+            total -= sum(self.price_alone(a, last=last) for a in inner)
         return max(0.0, total)
 
-    def price_alone(self, number: int) -> float:
+    def price_alone(self, number: int, *, last: bool = False) -> float:
         """Seconds of a term as a kernel of its own, that is part of none before it."""
-        entry = self.entries[number]
-        if self.fixed[number] or entry.op in VIEWS:
+        if self.fixed[number] or self.entries[number].op in VIEWS:
             return 0.0
+        price = self._price if not last or self.last is None else self.last.price
+        return sum(price(*call) for call in self._calls(number))
+
+    def _calls(self, number: int) -> Iterator[tuple[str, Mapping[str, Attr], Types]]:
+        """The ATen calls that a term is written as, and priced by."""
+        entry = self.entries[number]
         if entry.op == "call":
-            call = entry.params[0]
-            assert isinstance(call, AtenCall)
-            given = [None if i is None else self.type(entry.args[i]) for i in call.inputs]
-            return self._price(call.op, call.attrs, Types(tuple(given), call.outputs))
+            made = entry.params[0]
+            assert isinstance(made, AtenCall)
+            given = [None if i is None else self.type(entry.args[i]) for i in made.inputs]
+            yield made.op, made.attrs, Types(tuple(given), made.outputs)
+            return
         types: list[TensorType | None] = [self.type(a) for a in entry.args]
         if entry.op == "pool_max":  # written without the places of the maxima
             (call,) = self.program(number)
-            window = Types(tuple(types), (self.type(number),))
-            return self._price("aten.max_pool2d", call.attrs, window)
-        if entry.op == "transpose":  # a view, but what reads it reads across memory
-            return self._price("aten.clone", Attrs(), Types(tuple(types), (self.type(number),)))
-        if entry.op == "matmul" and len(self.sizes[number]) == 2 and self.fixed[entry.args[1]]:
+            yield "aten.max_pool2d", call.attrs, Types(tuple(types), (self.type(number),))
+        elif entry.op == "transpose":  # a view, but what reads it reads across memory
+            yield "aten.clone", Attrs(), Types(tuple(types), (self.type(number),))
+        elif entry.op == "matmul" and len(self.sizes[number]) == 2 and self.fixed[entry.args[1]]:
             rows, columns = self.sizes[entry.args[1]]  # written as a linear map
             weights = TensorType((columns, rows), self.dtypes[number])
-            linear = Types((types[0], weights, None), (self.type(number),))
-            return self._price("aten.linear", Attrs(), linear)
-        total = 0.0
-        for call in self.program(number):
-            out = TensorType(call.shapes[0], self.dtypes[number])
-            inputs = tuple(None if i is None else types[i] for i in call.inputs)
-            total += self._price(call.op, call.attrs, Types(inputs, (out,)))
-            types.append(out)
-        return total
+            yield "aten.linear", Attrs(), Types((types[0], weights, None), (self.type(number),))
+        else:
+            for call in self.program(number):
+                out = TensorType(call.shapes[0], self.dtypes[number])
+                inputs = tuple(None if i is None else types[i] for i in call.inputs)
+                yield call.op, call.attrs, Types(inputs, (out,))
+                types.append(out)
 
     def _continues(self, arg: int, entry: Entry) -> bool:
         other = self.entries[arg]

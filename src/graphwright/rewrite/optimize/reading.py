@@ -30,10 +30,18 @@ BATCH_NORMS = frozenset({"aten.batch_norm", "aten._native_batch_norm_legit_no_tr
 
 
 class Reader:
-    """Reads one piece; `leaves` are the names of what it is given, by their numbers."""
+    """Reads one piece; `leaves` are the names of what it is given, by their numbers, and `last` are
+    tensors that have their channels last in memory.
+    """
 
-    def __init__(self, pool: Pool, graph: Graph, fixed: Iterable[str]) -> None:
-        self.pool, self.graph, self.fixed = pool, graph, frozenset(fixed)
+    def __init__(
+        self,
+        pool: Pool,
+        graph: Graph,
+        fixed: Iterable[str],
+        last: frozenset[str] = frozenset(),
+    ) -> None:
+        self.pool, self.graph, self.fixed, self.last = pool, graph, frozenset(fixed), last
         self.leaves: list[str] = []
         self._numbers: dict[str, int] = {}
 
@@ -60,7 +68,8 @@ class Reader:
     def _leaf(self, name: str) -> int:
         """A tensor that is given."""
         type = self.graph.tensors[name].type
-        return self.pool.input(len(self.leaves), type, fixed=name in self.fixed)
+        fixed, last = name in self.fixed, name in self.last
+        return self.pool.input(len(self.leaves), type, fixed=fixed, last=last)
 
     def _drawn(self, node: Node) -> str:
         """What tells a call from another like it, empty where they give the same."""

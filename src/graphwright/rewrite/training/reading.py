@@ -37,10 +37,10 @@ class TrainingPool(Pool):
             self.shares.append(min(given) if given else own)
         return made
 
-    def _priced(self, number: int) -> float:
+    def _priced(self, number: int, *, last: bool = False) -> float:
         if self.entries[number].op == "transpose":  # a view, before as after
             return 0.0
-        return super()._priced(number) / max(self.shares[number], 1)
+        return super()._priced(number, last=last) / max(self.shares[number], 1)
 
 
 class TrainingReader(Reader):

@@ -20,6 +20,10 @@ of one tensor, as merged tensors pay only together.
 
 An alternative is a node, or several that are written as one kernel: a product and its bias, and a
 concatenation of concatenations.
+
+Where images may have their channels last in memory, a class of images is wanted in either layout,
+and each is chosen for by itself: class c in the order of its dims is written c, with channels last
+~c. A node reads and makes one of them, and a copy makes one of the other.
 """
 
 from __future__ import annotations
@@ -47,7 +51,9 @@ CUTS, BRANCHES = 20, 1000
 class Alternative:
     """One way to compute a class: a node, its price, and the classes that it reads.
 
-    `product` is the product that is written with a bias, `parts` what a concatenation joins.
+    `product` is the product that is written with a bias, `parts` what a concatenation joins; `last`
+    says whether images that are read have their channels last, and `turned` whether this is a copy
+    of a class in the other layout.
     """
 
     node: int
@@ -55,6 +61,8 @@ class Alternative:
     reads: tuple[int, ...]
     product: int | None = None
     parts: tuple[int, ...] = ()
+    last: bool = False
+    turned: bool = False
 
 
 Choice = Mapping[int, Alternative]
@@ -62,43 +70,68 @@ Choice = Mapping[int, Alternative]
 
 
 class Extraction:
-    """What may be chosen below some roots."""
+    """What may be chosen below some roots; those that are images are wanted in one layout."""
 
-    def __init__(self, egraph: EGraph, roots: Graph) -> None:
+    def __init__(self, egraph: EGraph, roots: Graph, *, last: bool = False) -> None:
         self.egraph, self.pool = egraph, egraph.pool
-        self.roots = tuple(dict.fromkeys(egraph.find(root) for root in roots))
+        self.last = last and self.pool.last is not None
+        self.roots = tuple(dict.fromkeys(self._wanted(root, self.last) for root in roots))
         self.alternatives: dict[int, list[Alternative]] = {}
-        waiting = [root for root in self.roots if not egraph.is_fixed(root)]
+        waiting = [root for root in self.roots if not egraph.is_fixed(max(root, ~root))]
         while waiting:
             number = waiting.pop()
             if number not in self.alternatives:
-                made = self.alternatives[number] = _undominated(
-                    [a for node in egraph.nodes(number) for a in self._of(node)], number
-                )
+                every = list(self._in_layout(number))
+                made = self.alternatives[number] = _undominated(every, number)
                 waiting += [read for a in made for read in a.reads]
+
+    def _wanted(self, number: int, last: bool) -> int:
+        """A term's class, in a layout where it is an image."""
+        own = self.egraph.find(number)
+        return ~own if last and self.pool.is_image(own) else own
+
+    def _in_layout(self, wanted: int) -> Iterator[Alternative]:
+        """Every way to compute a class in one layout."""
+        pool, number = self.pool, max(wanted, ~wanted)
+        nodes = self.egraph.nodes(number)
+        if pool.last is None or not pool.is_image(number):
+            layouts = (False,) if pool.last is None else (False, True)
+            for last in layouts:
+                for node in nodes:
+                    if not last or pool.images(node):
+                        yield from self._of(node, last)
+            return
+        for node in nodes:
+            given = pool.entries[node].op == "input" and pool.entries[node].params[3]
+            for last in (False, True) if pool.images(node) else (False,):
+                if (given or (last and pool.keeps(node))) == (wanted < 0):
+                    yield from self._of(node, last)
+        yield Alternative(number, pool.copy(number), (~wanted,), turned=True)
 
     def __len__(self) -> int:
         return sum(map(len, self.alternatives.values()))
 
-    def _of(self, node: int) -> Iterator[Alternative]:
+    def _of(self, node: int, last: bool) -> Iterator[Alternative]:
         pool, entry = self.pool, self.pool.entries[node]
-        yield Alternative(node, pool.price_alone(node), self._reads(entry.args))
+        alone = pool.price_alone(node, last=last)
+        yield Alternative(node, alone, self._reads(entry.args, last), last=last)
         if entry.op == "ewadd" and len(pool.sizes[node]) in (2, 4):
             for product, bias in (entry.args, entry.args[::-1]):
                 fixed = self.egraph.is_fixed
                 if fixed(bias) and not fixed(product) and pool.varies[bias] <= {1}:
                     for each in self.egraph.nodes(product):
                         if pool.entries[each].op in PRODUCTS:
-                            reads = self._reads(pool.entries[each].args)
-                            yield Alternative(node, pool.price(each), reads, product=each)
+                            reads = self._reads(pool.entries[each].args, last)
+                            price = pool.price(each, last=last)
+                            yield Alternative(node, price, reads, product=each, last=last)
         if entry.op == "concat":
             parts = self.egraph.flat(node)
             if len(parts) > 2:
-                yield Alternative(node, pool.price_alone(node), self._reads(parts), parts=parts)
+                yield Alternative(node, alone, self._reads(parts, last), parts=parts, last=last)
 
-    def _reads(self, args: Sequence[int]) -> tuple[int, ...]:
-        classes = dict.fromkeys(map(self.egraph.find, args))
-        return tuple(number for number in classes if not self.egraph.is_fixed(number))
+    def _reads(self, args: Sequence[int], last: bool) -> tuple[int, ...]:
+        read = (a for a in args if not self.egraph.is_fixed(a))
+        return tuple(dict.fromkeys(self._wanted(a, last) for a in read))
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -191,12 +224,14 @@ class Extraction:
         """The graph of what was chosen, as terms of the pool."""
         made: dict[int, int] = {}
 
-        def read(arg: int) -> int:
-            return arg if self.egraph.is_fixed(arg) else made[self.egraph.find(arg)]
+        def read(last: bool) -> Callable[[int], int]:
+            fixed = self.egraph.is_fixed
+            return lambda arg: arg if fixed(arg) else made[self._wanted(arg, last)]
 
         for number in _in_order(chosen):
-            made[number] = self._built(chosen[number], read)
-        return tuple(map(read, roots))
+            a = chosen[number]
+            made[number] = made[a.reads[0]] if a.turned else self._built(a, read(a.last))
+        return tuple(map(read(self.last), roots))
 
     def _built(self, a: Alternative, read: Callable[[int], int]) -> int:
         pool, entry = self.pool, self.pool.entries[a.node]

@@ -264,15 +264,17 @@ class Saturation:
     def best(self, deadline: float) -> Found:
         """The cheapest graph that extraction finds."""
         pool = self.pool
-        extraction = Extraction(self.egraph, self.graph)
         original = least = pool.cost(self.graph)
         best, used = self.graph, Counter[Pattern]()
-        for chosen in self._choices(extraction, deadline):
-            made = extraction.build(chosen, self.graph)
-            if (cost := pool.cost(made)) < least:
-                nodes = [n for a in chosen.values() for n in (a.node, a.product) if n is not None]
-                best, least = made, cost
-                used = Counter(self.made[n] for n in nodes if n in self.made)
+        for last in (False,) if pool.last is None else (False, True):
+            extraction = Extraction(self.egraph, self.graph, last=last)
+            for chosen in self._choices(extraction, deadline):
+                made = extraction.build(chosen, self.graph)
+                if (cost := pool.cost(made)) < least:
+                    taken = (a for a in chosen.values() if not a.turned)
+                    nodes = (n for a in taken for n in (a.node, a.product) if n is not None)
+                    best, least = made, cost
+                    used = Counter(self.made[n] for n in nodes if n in self.made)
         return Found(
             graph=best,
             cost=least,
