@@ -74,6 +74,7 @@ class Trainer:
     def take(self, part: PartGraph) -> None:
         """Go on with another part; all workers do."""
         share_statistics(self.model, part.halo)
+        part.halo.remembers = self.cache is None  # rows that are kept are not in the cache's books
         self.part = part
         train = self._rows("train")
         self._num_learned = float(self.links.sum([train.sum().double()])[0])
@@ -86,6 +87,12 @@ class Trainer:
         """The times of the last pass."""
         assert self.part is not None
         return self.part.halo.clock
+
+    @property
+    def received_bytes(self) -> int:
+        """What came from other workers in the last pass."""
+        assert self.part is not None
+        return self.part.halo.received_bytes
 
     def step(self) -> float:
         """One epoch: the loss before its update, the same on all workers."""

@@ -58,12 +58,14 @@ class Epoch:
     copied: tuple[int, ...] = ()
     """Bytes that each worker copied to its device and back, where its memory is limited."""
 
+    received: tuple[int, ...] = ()
+    """Bytes of halos that came to each worker from others: rows and gradients."""
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Epoch:
         """What `asdict` has made, also after a way through JSON."""
         busy, bounds = tuple(map(tuple, data["busy"])), tuple(data["bounds"])
-        copied = tuple(data.get("copied", ()))
-        return Epoch(**{**data, "busy": busy, "bounds": bounds, "copied": copied})
+        counts = {name: tuple(data.get(name, ())) for name in ("copied", "received")}
+        return Epoch(**{**data, "busy": busy, "bounds": bounds, **counts})
 
     @property
     def slowest(self) -> float:
@@ -201,9 +203,11 @@ def train_part(
         began, bounds = time.perf_counter(), cutter.bounds
         loss = trainer.step()
         seconds, clock = time.perf_counter() - began, trainer.clock
-        mine = torch.tensor([*clock.seconds, move_seconds], dtype=torch.float64, device=device)
+        told = [*clock.seconds, trainer.received_bytes, move_seconds]
+        mine = torch.tensor(told, dtype=torch.float64, device=device)
         everywhere, widths = links.gather(mine).cpu(), list(clock.widths)
-        busy, slowest_move = everywhere[:, :-1], float(everywhere[:, -1].max())
+        busy, slowest_move = everywhere[:, :-2], float(everywhere[:, -1].max())
+        received = tuple(map(int, everywhere[:, -2].tolist()))
         left = (task.epochs if task.horizon is None else task.horizon) - number
         found = cutter.again(busy, widths, left, slowest_move)
         if found is not None:
@@ -220,7 +224,7 @@ def train_part(
             paused += time.perf_counter() - began
         made = Epoch(
             number=number, loss=loss, seconds=seconds, busy=tuple(map(tuple, busy.tolist())),
-            bounds=bounds, accuracy=accuracy, since_start=since, copied=copied,
+            bounds=bounds, accuracy=accuracy, since_start=since, copied=copied, received=received,
         )  # fmt: skip
         epochs.append(made)
         if tell is not None and links.rank == 0:
