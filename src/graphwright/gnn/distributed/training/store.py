@@ -87,7 +87,7 @@ class GraphStore:
     def save(self, folder: Path) -> None:
         """Write one file for each tensor, and an index of them."""
         index = {}
-        for number, (name, tensor) in enumerate(self._named().items()):
+        for number, (name, tensor) in enumerate(self.named().items()):
             flat = tensor.contiguous().reshape(-1)
             file = f"{number}.bin"
             with (folder / file).open("wb") as out:
@@ -108,7 +108,8 @@ class GraphStore:
             target[field or name] = _mapped(folder / entry["file"], entry)
         return GraphStore(**groups[""], node=groups["node"], edge=groups["edge"])
 
-    def _named(self) -> dict[str, Tensor]:
+    def named(self) -> dict[str, Tensor]:
+        """All tensors; features as "node/feat"."""
         made = {
             name: getattr(self, name) for name in ("indptr", "sources", "edge_ids", "out_degrees")
         }

@@ -113,7 +113,7 @@ class Trainer:
         halo.start()
         outputs = self._forward()
         labels = self.part.ndata[self.problem.labels]
-        losses = self.problem.loss(outputs[train], labels[train])
+        losses = self.losses(outputs[train], labels[train])
         if losses.dim() == 0 or len(losses) != int(train.sum()):
             raise InvalidTraining(
                 f"the loss function returned shape {list(losses.shape)} for {int(train.sum())} "
@@ -123,6 +123,19 @@ class Trainer:
         del outputs, losses  # their memory is free as soon as autograd needs them no more
         self._differentiate(halo.anchored(loss))
         return loss.detach()
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The loss function, which says what it was given where it raises."""
+        try:
+            return self.problem.loss(outputs, labels)
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            span = f" from {labels.min()} to {labels.max()}" if labels.numel() else ""
+            raise InvalidTraining(
+                f"the loss function raised {type(error).__name__}: {error}. It was given outputs "
+                f"{list(outputs.shape)} {outputs.dtype} and labels {list(labels.shape)} "
+                f"{labels.dtype}{span}; labels of classes are whole numbers below the number of "
+                "outputs, and loss= takes another function"
+            ) from error
 
     def check(self) -> None:
         """Refuse a model or a mask of which nothing can be learned."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,9 @@ class Epoch:
     since_start: float = 0.0
     copied: tuple[int, ...] = ()
     """Bytes that each worker copied to its device and back, where its memory is limited."""
-
     received: tuple[int, ...] = ()
     """Bytes of halos that came to each worker from others: rows and gradients."""
+
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Epoch:
         """What `asdict` has made, also after a way through JSON."""
@@ -202,6 +203,8 @@ def train_part(
     for number in range(behind + 1, task.epochs + 1):
         began, bounds = time.perf_counter(), cutter.bounds
         loss = trainer.step()
+        if number == behind + 1:
+            _check_first_loss(loss, store, task.problem)
         seconds, clock = time.perf_counter() - began, trainer.clock
         told = [*clock.seconds, trainer.received_bytes, move_seconds]
         mine = torch.tensor(told, dtype=torch.float64, device=device)
@@ -244,6 +247,22 @@ def train_part(
         bounds=cutter.bounds,
         cost=cutter.cost,
     )
+
+
+def _check_first_loss(loss: float, store: GraphStore, problem: Problem) -> None:
+    """Refuse to train on what is not finite before anything was learned; all workers alike."""
+    if isfinite(loss):
+        return
+    values = store.node[problem.features]
+    finite = torch.isfinite(values).reshape(len(values), -1).all(1)
+    bad = (~finite).nonzero().reshape(-1)
+    cause = "all features are finite: look at the model, the labels and the loss function"
+    if len(bad):
+        cause = (
+            f"feature '{problem.features}' has NaN or infinity at {len(bad):,} of {len(values):,} "
+            f"vertices, {int(bad[0])} among them; torch.nan_to_num replaces them"
+        )
+    raise InvalidTraining(f"the first loss is {loss}: {cause}")
 
 
 def _go_on_from(path: Path | None, model: nn.Module, store: GraphStore) -> Checkpoint | None:
