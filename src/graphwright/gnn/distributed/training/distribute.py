@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from graphwright.errors import RanksDiffer, WorkerFailed
 from graphwright.files import scratch_folder
@@ -33,7 +34,7 @@ from graphwright.gnn.distributed.checkpoint import Checkpoint, newest
 from graphwright.gnn.distributed.training.follow import follow, write_epoch
 from graphwright.gnn.distributed.training.independence import check_independence
 from graphwright.gnn.distributed.training.sampled import Sampling
-from graphwright.gnn.distributed.training.store import GraphStore
+from graphwright.gnn.distributed.training.store import GraphStore, check_types
 from graphwright.gnn.distributed.training.trainer import (
     InvalidTraining,
     Loss,
@@ -436,6 +437,13 @@ def _check_types(model: Any, graph: Any, cost: Any, workers: Any) -> None:
                     else ""
                 )
             )
+    check_types(graph)
+    lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise InvalidTraining(
+            f"the model's {', '.join(lazy)} have no size yet; call model(graph, features) once "
+            "before, which makes the parameters of lazy modules"
+        )
     if not isinstance(cost, CostModel | None):
         raise InvalidTraining(
             f"cost is a {type(cost).__name__}; give trained.cost, or CostModel.from_dict(...)"
@@ -563,7 +571,7 @@ def _order(graph: DGLGraph, order: str | Tensor | None, workers: int | None) -> 
                 f"{list(order.shape)}."
             )
         return order
-    if not isinstance(order, str) or order != "metis":
+    if order != "metis":
         raise InvalidTraining(f"there is no order {order!r}: it is 'metis', a tensor or None")
     size = workers if workers is not None else world().size
     return torch.argsort(metis_partition_assignment(graph, size), stable=True)

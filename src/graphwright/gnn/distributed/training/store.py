@@ -55,11 +55,7 @@ class GraphStore:
     @staticmethod
     def of(graph: DGLGraph, order: Tensor | None = None) -> GraphStore:
         """A graph's edges and features; with an `order`, vertex order[i] is numbered i."""
-        if not graph.is_homogeneous:
-            raise NotDistributable(
-                f"the graph has node types {graph.ntypes} and edge types {graph.etypes}; one type "
-                "of each can be distributed: dgl.to_homogeneous(graph) makes such a graph"
-            )
+        check_types(graph)
         relation, nodes = graph.relation(), dict(graph.node_frame())
         if order is not None:
             relation = renumbered(relation, order)
@@ -115,6 +111,15 @@ class GraphStore:
         }
         made |= {f"node/{name}": values for name, values in self.node.items()}
         return made | {f"edge/{name}": values for name, values in self.edge.items()}
+
+
+def check_types(graph: DGLGraph) -> None:
+    """Refuse a graph of several types."""
+    if not graph.is_homogeneous:
+        raise NotDistributable(
+            f"the graph has node types {graph.ntypes} and edge types {graph.etypes}; one type "
+            "of each can be distributed: dgl.to_homogeneous(graph) makes such a graph"
+        )
 
 
 def renumbered(relation: Relation, order: Tensor) -> Relation:
