@@ -6,6 +6,7 @@ from torch import nn
 
 import graphwright.gnn as dgl
 from gnn_parts import KINDS, SIZE, Stack, add_features, gcn, train_in_parts
+from graphwright.errors import WorkerFailed
 from graphwright.gnn import function as fn
 from graphwright.gnn.distributed import InvalidRanges, InvalidTraining
 from graphwright.gnn.distributed.training import GraphStore
@@ -20,11 +21,18 @@ def make_graph():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": "x"}, r"no feature 'x' of nodes; it has \['feat', 'label', 'train_mask'\]"),
+        (
+            {"features": "x"},
+            r"no feature 'x' of nodes; it has .*'feat', 'label', 'share', 'train_mask'",
+        ),
         ({"masks": {"train": "mine"}}, "no feature 'mine'"),
         ({"masks": {"trian": "train_mask"}}, "no mask 'trian'; .* for train, val, test"),
         ({"partition": "best"}, "no partition 'best'; it is one of learned, edges, vertices"),
+        ({"partition": {0: 4}}, r"partition=\{0: 4\}; give one of learned, edges, vertices, or"),
         ({"order": "random"}, "no order 'random'"),
+        ({"order": [3, 2, 1, 0]}, r"no order \[3, 2, 1, 0\]"),
+        ({"masks": {"train": "feat"}}, r"'feat' is no mask: shape \[4, 5\], torch.float32"),
+        ({"masks": {"test": "share"}}, r"'share' is no mask: shape \[4\], torch.float32; give a b"),
         ({"order": torch.tensor([0, 0, 1, 2])}, "has to name each of 4 vertices once"),
         ({"epochs": -1}, "epochs=-1"),
         ({"epochs": 1.5}, r"epochs=1\.5; give a whole number"),
@@ -34,9 +42,10 @@ def make_graph():
         ({"masks": ["train_mask"]}, r"masks=\['train_mask'\]"),
         (
             {"graph": None},
-            "the graph is a NoneType, and it has to be a DGLGraph; dgl.from_networkx",
+            "the graph is a NoneType, and it has to be a DGLGraph; dgl.graph, dgl.from",
         ),
         ({"model": "m"}, "the model is a str, and it has to be a Module"),
+        ({"model": Stack(nn.LazyLinear(3))}, "layers.0.weight, layers.0.bias have no size yet"),
         ({"model": nn.Identity()}, "the model has no parameters to train"),
         ({"optimizer": torch.optim.Adam(gcn().parameters())}, "optimizer is a Adam; give a funct"),
         ({"loss": "mse"}, "loss is a str; give a function, as loss=partial"),
@@ -45,8 +54,10 @@ def make_graph():
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_workers_start(options, message):
+    g = make_graph()
+    g.ndata["share"] = torch.tensor([0.0, 1.0, 0.5, 1.0])
     with pytest.raises(InvalidTraining, match=message):
-        dgl.distribute(**{"model": gcn(), "graph": make_graph(), "workers": 2} | options)
+        dgl.distribute(**{"model": gcn(), "graph": g, "workers": 2} | options)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +76,15 @@ def test_predictions_that_do_not_fit_are_refused_before_workers_start(options, m
 
 def test_graphs_of_several_types():
     g = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "to", "a"): ([0], [0])})
-    with pytest.raises(NotDistributable, match=r"to_homogeneous"):
-        GraphStore.of(g)
+    for name in ("feat", "label", "train_mask"):
+        g.ndata[name] = {kind: torch.ones(1) for kind in g.ntypes}
+    for call in (
+        GraphStore.of,
+        lambda g: dgl.distribute(gcn(), g),
+        lambda g: dgl.predict(gcn(), g),
+    ):
+        with pytest.raises(NotDistributable, match=r"to_homogeneous"):
+            call(g)
 
 
 class Reading(nn.Module):
@@ -138,3 +156,24 @@ def test_an_empty_training_mask():
         train_in_parts(gcn(), g, (0, 2, 4), 1)
     with pytest.raises(InvalidTraining, match="the training mask is empty"):
         dgl.distribute(gcn(), g, workers=2)
+
+
+def test_labels_that_the_model_has_no_output_for():
+    g = make_graph()
+    g.ndata["label"][0] = 7
+    message = (
+        r"raised IndexError: Target 7 is out of bounds.*labels \[\d\] torch.int64 from \d to 7"
+    )
+    with pytest.raises(InvalidTraining, match=message):
+        train_in_parts(gcn(), g, (0, 4), 1)
+
+
+def test_what_a_worker_refuses_is_raised_as_what_it_is():
+    g = make_graph()
+    g.ndata["feat"][2, 1] = float("nan")
+    with pytest.raises(
+        InvalidTraining, match=r"first loss is nan: .* at 1 of 4 vertices, 2 amo"
+    ) as caught:
+        dgl.distribute(gcn(), g, workers=2, epochs=1, threads=1)
+    assert isinstance(caught.value.__cause__, WorkerFailed)
+    assert "of 2 raised" in str(caught.value.__cause__)

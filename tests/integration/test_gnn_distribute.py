@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 import graphwright.gnn as dgl
 from gnn_parts import MODELS, add_features, gcn, largest_difference, sgd, train_whole
 from graphwright import cli
-from graphwright.errors import InvalidCheckpoint, WorkerFailed
+from graphwright.errors import CheckpointNotSaved, InvalidCheckpoint, InvalidModelName, WorkerFailed
 from graphwright.gnn.distributed import CostModel, InvalidTraining
 from graphwright.run import launch
 
 ROC = ("gcn", "gin", "gat", "sage mean", "sage pool", "commnet", "deep residual gcn")
-UNEVEN = (0, 3, 3, 250, 300)
+CUTS = ((0, 290, 300), (0, 0, 120, 300), (0, 3, 3, 250, 300))
 STEPS = 5
 
 
@@ -48,8 +48,9 @@ def train_all(partition):
     return made
 
 
-def test_models_of_the_paper_train_as_in_one_process():
-    ranks = launch(4, threads=1)(train_all, UNEVEN)
+@pytest.mark.parametrize("bounds", CUTS)
+def test_models_of_the_paper_train_as_in_one_process(bounds):
+    ranks = launch(len(bounds) - 1, threads=1)(train_all, bounds)
     g = make_graph()
     for name in ROC:
         whole = make_model(name)
@@ -61,6 +62,26 @@ def test_models_of_the_paper_train_as_in_one_process():
             assert (made[name][2] - outputs).abs().max() < 1e-5 * outputs.abs().max()
         for made in ranks[1:]:
             assert largest_difference(made[name][0], ranks[0][name][0]) == 0, name
+
+
+def train_what_differs(what):
+    """In one of several processes: another model, or another graph, than in the others."""
+    torch.manual_seed(int(os.environ["RANK"]) if what == "model" else 0)
+    model, g = MODELS["gcn"](), make_graph()
+    if what == "graph" and os.environ["RANK"] == "1":
+        g.add_edges([0], [1], {"w": torch.ones(1), "kind": torch.zeros(1, dtype=torch.long)})
+    dgl.distribute(model, g, epochs=1)
+
+
+def test_processes_that_made_different_things_are_refused():
+    message = r"RanksDiffer: rank 0 has made one model, and rank 1 another model\. Seed random"
+    with pytest.raises(WorkerFailed, match=message):
+        launch(2, threads=1)(train_what_differs, "model")
+    message = (
+        r"one graph \(300 v.*, 2,500 edges\), and rank 1 another graph \(300 v.*, 2,501 edges\)"
+    )
+    with pytest.raises(WorkerFailed, match=message):
+        launch(2, threads=1)(train_what_differs, "graph")
 
 
 def modes_after_training():
@@ -121,6 +142,21 @@ def test_the_command_trains_a_file(tmp_path):
     right = (model.eval()(g, g.ndata["feat"]).argmax(1) == g.ndata["label"])[test]
     told = found["epochs"][-1]["accuracy"]["test"]
     assert float(right.double().mean()) == pytest.approx(told, abs=0.01)
+
+
+def make_wrong():
+    """A graph with a label that the model has no output for."""
+    g = make_graph()
+    g.ndata["label"][:] = 7
+    return make_model("gcn"), g
+
+
+def test_the_command_says_what_was_wrong_with_the_file():
+    result = CliRunner().invoke(cli.app, ["gnn-train", f"{__file__}:make_wrong", "--workers", "2"])
+    assert isinstance(result.exception, InvalidTraining)
+    assert "Target 7 is out of bounds" in str(result.exception)
+    result = CliRunner().invoke(cli.app, ["gnn-train", f"{__file__}:make_graph", "--workers", "2"])
+    assert isinstance(result.exception, InvalidModelName)
 
 
 class Fatal(nn.Module):
@@ -225,5 +261,5 @@ def test_what_cannot_be_kept_or_continued_is_refused(tmp_path):
         with pytest.raises(InvalidTraining, match=message):
             dgl.distribute(model, g, workers=2, **options)
     (tmp_path / "file").touch()
-    with pytest.raises(WorkerFailed, match="CheckpointNotSaved"):
+    with pytest.raises(CheckpointNotSaved, match="cannot be made"):
         dgl.distribute(model, g, workers=1, epochs=1, checkpoint=tmp_path / "file" / "folder")

@@ -198,6 +198,19 @@ def gnn_train(
         typer.Option(help="Train on sampled neighbours: edges into each vertex by layer, `10,10`."),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Seeds of a sampled mini-batch.")] = 512,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What each worker's device holds at most, as `2GB`; the rest waits on the host."
+        ),
+    ] = None,
+    caching: Annotated[
+        str,
+        typer.Option(
+            help="With --memory, what stays on the device: `least` (the fewest bytes are copied), "
+            "`recent` or `nothing`."
+        ),
+    ] = "least",
     features: Annotated[str, typer.Option(help="The node feature that is learned from.")] = "feat",
     labels: Annotated[str, typer.Option(help="The node feature that is to be told.")] = "label",
     evaluate_every: Annotated[
@@ -265,7 +278,8 @@ def gnn_train(
         trained = distribute_made(
             partial(load_gnn, model), workers=workers, epochs=epochs, features=features,
             labels=labels, partition=partition, order=order, sampling=sampling,
-            optimizer=partial(adam, lr=learning_rate), evaluate_every=evaluate_every, seed=seed,
+            memory=memory, caching=caching, optimizer=partial(adam, lr=learning_rate),
+            evaluate_every=evaluate_every, seed=seed,
             checkpoint=checkpoint, every=checkpoint_every, resume=resume, elastic=elastic,
             on_epoch=lambda epoch: report(_epoch_line(epoch), epoch.number, epochs),
         )  # fmt: skip

@@ -55,7 +55,10 @@ class WorkerFailed(GraphwrightError):
     `rank` is the worker that failed first, `traceback` its traceback, if any, `exit_code` the exit
     code of its process if it exited by itself (-9: killed by signal 9, typically out of memory).
     The message ends with the errors of the other workers, which usually just lost this one.
+    `error` is the exception itself if Graphwright raised it, None if other code did.
     """
+
+    error: GraphwrightError | None = None
 
     def __init__(
         self, message: str, *, rank: int = -1, traceback: str = "", exit_code: int | None = None

@@ -39,6 +39,7 @@ from graphwright.run.processes import (
     RankLost,
     World,
     check_workers,
+    digest_tensors,
     gather_results,
     launch,
     leave,

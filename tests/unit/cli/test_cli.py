@@ -29,7 +29,7 @@ FLAGS = {
         "--batch-size", "--small", "--shape", "--prices", "--algorithm", "--alpha", "--budget", "--seconds", "--check", "--seed", "--output", "-o", "--json",
     },
     "gnn-train": {
-        "--workers", "--epochs", "--learning-rate", "--partition", "--order", "--fanouts", "--batch-size", "--features", "--labels",
+        "--workers", "--epochs", "--learning-rate", "--partition", "--order", "--fanouts", "--batch-size", "--memory", "--caching", "--features", "--labels",
         "--evaluate-every", "--seed", "--checkpoint", "--checkpoint-every", "--resume", "--elastic", "--save", "--balance-plot",
         "--accuracy-plot", "--output", "-o", "--json",
     },

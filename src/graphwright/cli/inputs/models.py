@@ -68,8 +68,11 @@ def load_gnn(name: str) -> tuple[nn.Module, DGLGraph]:
     match made:
         case (nn.Module() as model, DGLGraph() as graph):
             return model, graph
+    parts = made if isinstance(made, tuple) else (made,)
+    kinds = ", ".join(type(part).__name__ for part in parts)
     raise InvalidModelName(
-        f"{name} returned {type(made).__name__}; return (model, graph), the graph with features"
+        f"{name} returned {kinds}; return (model, graph): a torch.nn.Module, and a DGLGraph as "
+        "dgl.graph, dgl.from_networkx and dgl.data.from_pyg make it"
     )
 
 

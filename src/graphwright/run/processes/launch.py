@@ -19,11 +19,18 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
 
-from graphwright.errors import InvalidLaunch, NotSendable, WorkerFailed, WorkerTimedOut
+from graphwright.errors import (
+    GraphwrightError,
+    InvalidLaunch,
+    NotSendable,
+    WorkerFailed,
+    WorkerTimedOut,
+)
 from graphwright.files import scratch_folder
 from graphwright.ir import format_bytes
 from graphwright.machine import free_host_memory, num_cores
@@ -217,12 +224,16 @@ def _failed(workers: Sequence[WorkerProcess], failed: Sequence[WorkerProcess]) -
     ended = [str(worker.rank) for worker in workers if worker.outcome is None]
     if ended:
         parts.append(f"rank {', '.join(ended)} still ran, and was ended")
-    return WorkerFailed(
+    failure = WorkerFailed(
         "\n\n".join(part for part in parts if part),
         rank=first.rank,
         traceback=outcome.traceback,
         exit_code=outcome.exit_code if isinstance(outcome, Died) else None,
     )
+    if isinstance(outcome, Raised) and outcome.error is not None:
+        with suppress(Exception):  # whatever a class raises when made anew
+            failure.error = cast(GraphwrightError, unpack(outcome.error))
+    return failure
 
 
 def _headline(worker: WorkerProcess) -> str:

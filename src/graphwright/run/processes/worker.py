@@ -20,6 +20,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -48,12 +49,16 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """The function raised: one line about it, its traceback, when, and whether it lost a peer."""
+    """The function raised: one line about it, its traceback, when, and whether it lost a peer.
+
+    `error` is the exception itself, packed, if it is one of ours.
+    """
 
     headline: str
     traceback: str
     time: float
     lost_peer: bool
+    error: bytes | None = None
 
 
 def pack(value: object, what: str) -> bytes:
@@ -121,7 +126,14 @@ def _describe(error: BaseException) -> Raised:
         traceback="".join(lines).rstrip(),
         time=time.monotonic(),
         lost_peer=any(words in said for words in LOST_PEER),
+        error=_packed_if_ours(error),
     )
+
+
+def _packed_if_ours(error: BaseException) -> bytes | None:
+    with suppress(NotSendable):
+        return pack(error, "the error") if isinstance(error, GraphwrightError) else None
+    return None
 
 
 def _user_lines(error: GraphwrightError, inner: TracebackType | None) -> list[str]:

@@ -86,3 +86,52 @@ def test_layers_of_the_clock_are_between_exchanges():
     for widths, seconds in in_two_parts(g, (0, 30, 64), work):
         assert widths == [0, 5, 3]  # the second layer multiplies before it sums
         assert min(seconds) > 0
+
+
+def test_rows_that_stay_the_same_travel_once():
+    g = add_features(dgl.data.rmat(6, 600, seed=4), 0, torch.float32)
+    change_on = {3: 0, 5: 1}  # in these passes one worker's features are others
+
+    def work(part):
+        x, weight, found = part.ndata["feat"], torch.ones(5, requires_grad=True), []
+        rank = part.halo.links.rank
+        for number in range(7):
+            if change_on.get(number) == rank:
+                x = x + 1
+            part.halo.start()
+            first = gspmm(part.relation(), "copy", "sum", (x, "u"))
+            second = gspmm(part.relation(), "copy", "sum", (first * weight, "u"))
+            part.halo.anchored(second.sum()).backward()
+            found.append((part.halo.received_bytes, x, second.detach()))
+        there, back = part.halo.num_rows * 5 * 4, len(part.halo.routes.send_rows) * 5 * 4
+        return there, back, found
+
+    ranks = in_two_parts(g, (0, 30, 64), work)
+    for there, back, found in ranks:
+        second = there + back
+        sent = [nbytes - second for nbytes, _, _ in found]
+        assert sent == [there, 0, 0, there, there, there, there]  # after a change, ever after
+    for number in range(7):
+        x = torch.cat([found[number][1] for *_, found in ranks])
+        made = torch.cat([found[number][2] for *_, found in ranks])
+        once = gspmm(g.relation(), "copy", "sum", (x, "u"))
+        torch.testing.assert_close(made, gspmm(g.relation(), "copy", "sum", (once, "u")))
+
+
+def test_rows_with_gradients_and_of_evaluations_are_not_kept():
+    g = add_features(dgl.data.rmat(6, 600, seed=4), 0, torch.float32)
+
+    def work(part):
+        x, found = part.ndata["feat"], []
+        for needs_grad in (True, False, False):
+            part.halo.start()
+            rows = x.clone().requires_grad_(needs_grad)
+            with torch.set_grad_enabled(needs_grad):
+                out = gspmm(part.relation(), "copy", "sum", (rows, "u"))
+            if needs_grad:
+                part.halo.anchored(out.sum()).backward()
+            found.append(part.halo.received_bytes)
+        return found, part.halo.num_rows * 20, len(part.halo.routes.send_rows) * 20
+
+    for found, there, back in in_two_parts(g, (0, 30, 64), work):
+        assert found == [there + back, there, there]

@@ -158,3 +158,19 @@ def test_a_graph_without_vertices():
     g = dgl.graph(([], []))
     g.ndata["feat"] = torch.zeros(0, SIZE)
     check_independence(gcn(), GraphStore.of(g), "feat", modes=(True,))
+
+
+class Embedded(nn.Module):
+    """Has a row of parameters for each vertex, by its number."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.rows, self.inner = nn.Embedding(count, SIZE), gcn()
+
+    def forward(self, g, x):
+        return self.inner(g, self.rows(g.nodes()))
+
+
+def test_a_small_graph_is_not_made_larger():
+    with pytest.raises(NotDistributable):
+        check(Embedded(40), count=40)

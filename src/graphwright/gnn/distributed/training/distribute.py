@@ -11,6 +11,7 @@ results are those of a single process.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
+from graphwright.errors import RanksDiffer, WorkerFailed
 from graphwright.files import scratch_folder
 from graphwright.gnn.distributed.assign import metis_partition_assignment
 from graphwright.gnn.distributed.balance import Bounds, CostModel, check_bounds
@@ -31,7 +34,7 @@ from graphwright.gnn.distributed.checkpoint import Checkpoint, newest
 from graphwright.gnn.distributed.training.follow import follow, write_epoch
 from graphwright.gnn.distributed.training.independence import check_independence
 from graphwright.gnn.distributed.training.sampled import Sampling
-from graphwright.gnn.distributed.training.store import GraphStore
+from graphwright.gnn.distributed.training.store import GraphStore, check_types
 from graphwright.gnn.distributed.training.trainer import (
     InvalidTraining,
     Loss,
@@ -49,7 +52,16 @@ from graphwright.gnn.distributed.training.worker import (
 )
 from graphwright.gnn.graph import DGLGraph
 from graphwright.machine import parse_quantity
-from graphwright.run import Attempt, RowLinks, launch, read_variables, world
+from graphwright.run import (
+    Attempt,
+    RankLost,
+    RowLinks,
+    digest_tensors,
+    gather_results,
+    launch,
+    read_variables,
+    world,
+)
 from graphwright.run import elastic as start_elastic
 
 MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
@@ -160,6 +172,7 @@ def distribute(
     problem = Problem(features=features, labels=labels, masks=named, loss=loss, optimizer=optimizer)
     if epochs and not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidTraining("the model has no parameters to train")
+    _check_masks(graph, named)
     if epochs and "train" in named and not graph.ndata[named["train"]].any():
         raise InvalidTraining(
             f"no vertex is to be learned from: the training mask is empty ('{named['train']}')"
@@ -270,7 +283,22 @@ def _start(
     work: Callable[..., Any], given: Given, how: _Processes, begin: Path | None,
     directory: Path | None, folder: Path,
 ) -> tuple[list[Any], tuple[str, ...]]:  # fmt: skip
-    """Call `work` in all workers; if one is lost, again in one fewer, where that is wanted."""
+    """Call `work` in all workers; if one is lost, again in one fewer, where that is wanted.
+
+    What a worker refuses is raised as what it is, rather than as the failure of a worker.
+    """
+    try:
+        return _started(work, given, how, begin, directory, folder)
+    except WorkerFailed as failed:
+        if failed.error is None or isinstance(failed.error, RankLost):
+            raise
+        raise failed.error from failed
+
+
+def _started(
+    work: Callable[..., Any], given: Given, how: _Processes, begin: Path | None,
+    directory: Path | None, folder: Path,
+) -> tuple[list[Any], tuple[str, ...]]:  # fmt: skip
     count = 1 if how.workers is None else how.workers
     if not how.is_elastic:
         start = launch(count, threads=how.threads, timeout=how.timeout)
@@ -331,6 +359,11 @@ def _made(make: Any, options: Mapping[str, Any], log: str) -> Trained:
 def _make_and_train(
     make: Any, workers: int | None, options: Mapping[str, Any], tell: Any
 ) -> Trained:
+    seed = options.get("seed", 0)
+    if _is_count(seed):  # what `make` draws is then the same in all processes
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
     model, graph = make()
     return distribute(model, graph, workers=workers, on_epoch=tell, **options)
 
@@ -347,6 +380,7 @@ def _as_one_of_many(
         )
     links = RowLinks.join(here)
     try:
+        _check_same(model, store)
         with _keeping_modes(model):
             result = train_part(model, store, links, task, here.device, on_epoch)
         sizes = torch.tensor(result.bounds).diff().tolist()
@@ -359,6 +393,25 @@ def _as_one_of_many(
         return replace(result, outputs=torch.cat(parts))
     finally:
         links.leave()
+
+
+def _check_same(model: nn.Module, store: GraphStore) -> None:
+    """Refuse processes that have made different graphs or models, each by itself."""
+
+    def digests() -> list[tuple[str, str]]:
+        size = f"graph ({store.num_nodes:,} vertices, {store.num_edges:,} edges)"
+        values = model.state_dict().items()
+        return [(size, digest_tensors(store.named().items())), ("model", digest_tensors(values))]
+
+    first, *others = gather_results(digests)
+    for rank, other in enumerate(others, 1):
+        for (one, mine), (another, theirs) in zip(first, other, strict=True):
+            if mine != theirs:
+                raise RanksDiffer(
+                    f"rank 0 has made one {one}, and rank {rank} another {another}. Seed random, "
+                    "NumPy and torch equally before they draw, read it from a file, or give the "
+                    "model and the graph to one call of distribute(workers=...)"
+                )
 
 
 @contextmanager
@@ -378,8 +431,19 @@ def _check_types(model: Any, graph: Any, cost: Any, workers: Any) -> None:
         if not isinstance(value, kind):
             raise InvalidTraining(
                 f"the {name} is a {type(value).__name__}, and it has to be a {kind.__name__}"
-                + ("; dgl.from_networkx and dgl.graph make one" if name == "graph" else "")
+                + (
+                    "; dgl.graph, dgl.from_networkx and dgl.data.from_pyg make one"
+                    if name == "graph"
+                    else ""
+                )
             )
+    check_types(graph)
+    lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise InvalidTraining(
+            f"the model's {', '.join(lazy)} have no size yet; call model(graph, features) once "
+            "before, which makes the parameters of lazy modules"
+        )
     if not isinstance(cost, CostModel | None):
         raise InvalidTraining(
             f"cost is a {type(cost).__name__}; give trained.cost, or CostModel.from_dict(...)"
@@ -457,6 +521,11 @@ def _is_count(value: Any) -> bool:
 
 def _checked(partition: str | Sequence[int], graph: DGLGraph, workers: int | None) -> str | Bounds:
     """A way to cut the graph, or bounds, refused before any worker starts."""
+    if not isinstance(partition, str | Sequence | np.ndarray | Tensor):
+        raise InvalidTraining(
+            f"partition={partition!r}; give one of {', '.join(STRATEGIES)}, or bounds as (0, 10, "
+            "20)"
+        )
     if not isinstance(partition, str):
         size = len(partition) - 1 if workers is None else workers
         return check_bounds(partition, graph.num_nodes(), size)
@@ -479,6 +548,16 @@ def _masks(graph: DGLGraph, masks: Mapping[str, str] | None) -> dict[str, str]:
             )
         return dict(masks)
     return {name: field for name, field in MASKS.items() if field in graph.ndata}
+
+
+def _check_masks(graph: DGLGraph, masks: Mapping[str, str]) -> None:
+    for name in masks.values():
+        mask = graph.ndata[name]
+        if mask.dim() != 1 or not bool(((mask == 0) | (mask == 1)).all()):
+            raise InvalidTraining(
+                f"'{name}' is no mask: shape {list(mask.shape)}, {mask.dtype}; give a boolean for "
+                "each vertex"
+            )
 
 
 def _order(graph: DGLGraph, order: str | Tensor | None, workers: int | None) -> Tensor | None:

@@ -7,6 +7,13 @@
 forward or backward, overlaps with the transfer. A token, which holds a zero, leads from one to the
 other. The tokens of a pass are added to the loss: so every worker takes part in every exchange on
 the way back, even if nothing that it computed depends on its halo.
+
+Rows without gradients, as the features that a first layer aggregates, are mostly the same in every
+epoch. They are sent in the first and then again only if they have changed on any worker: each
+compares what it would send with what it sent, and the others hear one number of it.
+
+    pass 1    send, remember              pass 2    compare: 0 workers differ    use what came
+                                                             1 or more           send ever after
 """
 
 from __future__ import annotations
@@ -50,6 +57,22 @@ class _Exchange:
     shape: tuple[int, ...]
     dtype: torch.dtype
     back: Pending | None = None
+    remembered: _Remembered | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Remembered:
+    """The rows of one exchange that had no gradients: what was sent, and what came."""
+
+    sent: Tensor
+    came: Tensor | None = None
+
+    def is_same(self, rows: Tensor) -> bool:
+        return rows.dtype == self.sent.dtype and torch.equal(rows, self.sent)
+
+    def wait(self) -> Tensor:
+        assert self.came is not None
+        return self.came
 
 
 class HaloExchange:
@@ -59,6 +82,11 @@ class HaloExchange:
         self.links, self.routes, self.clock = links, routes, clock
         self.tokens: list[Tensor] = []
         self.num_rows = sum(routes.received)
+        self.remembers = True
+        """Whether rows without gradients are kept from one pass to the next."""
+        self.received_bytes = 0
+        """What came from other workers in this pass, both ways."""
+        self._remembered: dict[int, _Remembered | None] = {}  # None: rows that change
         self._under_way: dict[int, _Exchange] = {}
         self._newest: _Exchange | None = None
 
@@ -66,11 +94,12 @@ class HaloExchange:
         """A pass over the model begins."""
         self.tokens.clear()
         self._under_way.clear()
+        self.received_bytes = 0
         self.clock.start()
 
     def begin(self, x: Tensor) -> Tensor:
         """Send own rows that others need; a token for what comes in return."""
-        token = _Begin.apply(self, x)
+        token = _Begin.apply(self, x, self._may_last(x))
         assert isinstance(token, Tensor) and self._newest is not None
         self.tokens.append(token)
         self._under_way[id(token)] = self._newest
@@ -81,6 +110,25 @@ class HaloExchange:
         rows = _Finish.apply(self, self._under_way.pop(id(token)), token)
         assert isinstance(rows, Tensor)
         return rows
+
+    def _may_last(self, x: Tensor) -> bool:
+        """Whether rows may be those of the pass before; all workers answer alike."""
+        if not self.remembers or self.links.size == 1 or x.requires_grad:
+            return False
+        changes = self._remembered.get(len(self.clock.widths), ...) is None
+        return torch.is_grad_enabled() and not changes
+
+    def remembered(self, layer: int, rows: Tensor) -> _Remembered | None:
+        """What is kept of an exchange; rows that came are there if nobody's have changed."""
+        if layer not in self._remembered:
+            self._remembered[layer] = _Remembered(rows)
+            return self._remembered[layer]
+        kept = self._remembered[layer]
+        assert kept is not None
+        changed = torch.tensor([0.0 if kept.is_same(rows) else 1.0], device=rows.device)
+        if self.links.sum([changed])[0].item():
+            self._remembered[layer] = kept = None
+        return kept
 
     def sum(self, x: Tensor) -> Tensor:
         """The sum of a tensor over all workers, on each of them, with gradients."""
@@ -96,19 +144,20 @@ class HaloExchange:
 
 
 def _send(rows: Tensor, halo: HaloExchange, sent: Sequence[int], received: Sequence[int]) -> Any:
+    halo.received_bytes += sum(received) * prod(rows.shape[1:]) * rows.element_size()
     return halo.links.trade(rows, sent, received)
 
 
 class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, halo: HaloExchange, x: Tensor) -> Tensor:
-        token: Tensor = _begin(halo, x)
+    def forward(ctx: Any, halo: HaloExchange, x: Tensor, may_last: bool) -> Tensor:
+        token: Tensor = _begin(halo, x, may_last)
         ctx.halo, ctx.exchange = halo, halo._newest
         return token
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, _take_back(ctx.halo, ctx.exchange, grads[0])
+        return None, _take_back(ctx.halo, ctx.exchange, grads[0]), None
 
 
 class _Finish(torch.autograd.Function):
@@ -140,13 +189,16 @@ class _Sum(torch.autograd.Function):
 
 
 @as_one
-def _begin(halo: HaloExchange, x: Tensor) -> Tensor:
+def _begin(halo: HaloExchange, x: Tensor, may_last: bool) -> Tensor:
     halo.clock.stop()
     routes, shape = halo.routes, tuple(x.shape[1:])
     rows = x.detach().index_select(0, routes.send_rows).contiguous()
-    pending = _send(rows, halo, routes.sent, routes.received)
     layer = halo.clock.add_layer(prod(shape))
-    halo._newest = _Exchange(pending, layer, len(x), shape, x.dtype)
+    remembered = halo.remembered(layer, rows) if may_last else None
+    pending: Pending | None = remembered
+    if remembered is None or remembered.came is None:
+        pending = _send(rows, halo, routes.sent, routes.received)
+    halo._newest = _Exchange(pending, layer, len(x), shape, x.dtype, remembered=remembered)
     halo.clock.go_on(layer)
     return x.new_zeros(())
 
@@ -172,6 +224,8 @@ def _finish(halo: HaloExchange, exchange: _Exchange) -> Tensor:
     assert exchange.pending is not None
     rows: Tensor = exchange.pending.wait()
     exchange.pending = None  # it would keep the rows until the way back
+    if exchange.remembered is not None:
+        exchange.remembered.came = rows
     halo.clock.go_on()
     return rows
 

@@ -27,8 +27,8 @@ from graphwright.gnn.distributed.training.store import GraphStore
 from graphwright.gnn.graph import DGLGraph, graph
 from graphwright.gnn.storage import NotDistributable
 
-_VERTICES, _FIRST, _IN_EDGES = 160, 64, 8
-"""Vertices that are tried, how many of them are in A, and edges into each at most."""
+_VERTICES, _IN_EDGES = 160, 8
+"""Vertices that are tried, and edges into each, at most; two fifths of the vertices are in A."""
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 _COARSE = 5e-2
 
@@ -41,11 +41,13 @@ def check_independence(
     The model and the generators of random numbers stay as they are. A model that draws numbers
     in another way than by dropout cannot be compared, and is taken as it is.
     """
-    if not store.num_nodes:
+    count = min(_VERTICES, store.num_nodes)
+    first = count * 2 // 5
+    if not first:
         return
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    ranges = ((0, _VERTICES), (0, _FIRST), (_FIRST, _VERTICES))
-    both, *halves = (_sample(store, low, high, device) for low, high in ranges)
+    ranges = ((0, count), (0, first), (first, count))
+    both, *halves = (_sample(store, low, high, first, count, device) for low, high in ranges)
     for is_training in modes:
         together = _outputs(model, both, features, is_training, 0)
         again = _outputs(model, both, features, is_training, 1)
@@ -62,7 +64,7 @@ def check_independence(
         if apart > tolerance * largest:
             raise NotDistributable(
                 "the model's output for a vertex depends on vertices that no edge leads from: "
-                f"outputs on {_VERTICES} vertices in two unconnected graphs, up to {largest:.3g}, "
+                f"outputs on {count} vertices in two unconnected graphs, up to {largest:.3g}, "
                 f"change by {apart:.3g} if each graph is given alone. On several workers it would "
                 "see one worker's vertices. Look for means, norms, softmax or attention over dim 0,"
                 " F.batch_norm, g.num_nodes(); use nn.BatchNorm1d or nn.LayerNorm, or compute it "
@@ -70,19 +72,21 @@ def check_independence(
             )
 
 
-def _sample(store: GraphStore, low: int, high: int, device: torch.device) -> DGLGraph:
-    """Places low to high of vertices spread over the graph, with edges inside A and inside B."""
+def _sample(
+    store: GraphStore, low: int, high: int, first: int, count: int, device: torch.device
+) -> DGLGraph:
+    """Places low to high of `count` vertices spread over the graph, with edges in A and in B."""
     places = torch.arange(low, high)
-    vertices = places * store.num_nodes // _VERTICES
+    vertices = places * store.num_nodes // count
     starts = store.indptr[vertices].long()
     counts = (store.indptr[vertices + 1].long() - starts).clamp(max=_IN_EDGES)
     dst = torch.repeat_interleave(torch.arange(len(places)), counts)
     begins = torch.cumsum(counts, 0) - counts
     entries = torch.arange(len(dst)) + (starts - begins)[dst]
     sources = store.sources[entries].long()
-    is_first = places[dst] < _FIRST
-    begin = torch.where(is_first, 0, _FIRST)
-    size = torch.where(is_first, _FIRST, _VERTICES - _FIRST)
+    is_first = places[dst] < first
+    begin = torch.where(is_first, 0, first)
+    size = torch.where(is_first, first, count - first)
     src = torch.where(sources == vertices[dst], places[dst], begin + sources % size) - low
     ends = (src.to(store.indptr.dtype), dst.to(store.indptr.dtype))
     made = graph(ends, num_nodes=len(places)).to(device)

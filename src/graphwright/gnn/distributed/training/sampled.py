@@ -85,7 +85,7 @@ class SampledTrainer(Trainer):
         batch = self.subgraph(seeds)
         outputs = self.model(batch, batch.ndata[self.problem.features])
         labels = self.store.node[str(self.problem.labels)][seeds].to(outputs.device)
-        return self.problem.loss(outputs[: len(seeds)], labels).sum()
+        return self.losses(outputs[: len(seeds)], labels).sum()
 
     def subgraph(self, seeds: Tensor) -> DGLGraph:
         """The sampled neighbourhood of some vertices, which come first, with its features."""

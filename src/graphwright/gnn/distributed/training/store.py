@@ -55,11 +55,7 @@ class GraphStore:
     @staticmethod
     def of(graph: DGLGraph, order: Tensor | None = None) -> GraphStore:
         """A graph's edges and features; with an `order`, vertex order[i] is numbered i."""
-        if not graph.is_homogeneous:
-            raise NotDistributable(
-                f"the graph has node types {graph.ntypes} and edge types {graph.etypes}; one type "
-                "of each can be distributed: dgl.to_homogeneous(graph) makes such a graph"
-            )
+        check_types(graph)
         relation, nodes = graph.relation(), dict(graph.node_frame())
         if order is not None:
             relation = renumbered(relation, order)
@@ -87,7 +83,7 @@ class GraphStore:
     def save(self, folder: Path) -> None:
         """Write one file for each tensor, and an index of them."""
         index = {}
-        for number, (name, tensor) in enumerate(self._named().items()):
+        for number, (name, tensor) in enumerate(self.named().items()):
             flat = tensor.contiguous().reshape(-1)
             file = f"{number}.bin"
             with (folder / file).open("wb") as out:
@@ -108,12 +104,22 @@ class GraphStore:
             target[field or name] = _mapped(folder / entry["file"], entry)
         return GraphStore(**groups[""], node=groups["node"], edge=groups["edge"])
 
-    def _named(self) -> dict[str, Tensor]:
+    def named(self) -> dict[str, Tensor]:
+        """All tensors; features as "node/feat"."""
         made = {
             name: getattr(self, name) for name in ("indptr", "sources", "edge_ids", "out_degrees")
         }
         made |= {f"node/{name}": values for name, values in self.node.items()}
         return made | {f"edge/{name}": values for name, values in self.edge.items()}
+
+
+def check_types(graph: DGLGraph) -> None:
+    """Refuse a graph of several types."""
+    if not graph.is_homogeneous:
+        raise NotDistributable(
+            f"the graph has node types {graph.ntypes} and edge types {graph.etypes}; one type "
+            "of each can be distributed: dgl.to_homogeneous(graph) makes such a graph"
+        )
 
 
 def renumbered(relation: Relation, order: Tensor) -> Relation:

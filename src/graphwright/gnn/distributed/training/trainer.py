@@ -74,6 +74,7 @@ class Trainer:
     def take(self, part: PartGraph) -> None:
         """Go on with another part; all workers do."""
         share_statistics(self.model, part.halo)
+        part.halo.remembers = self.cache is None  # rows that are kept are not in the cache's books
         self.part = part
         train = self._rows("train")
         self._num_learned = float(self.links.sum([train.sum().double()])[0])
@@ -86,6 +87,12 @@ class Trainer:
         """The times of the last pass."""
         assert self.part is not None
         return self.part.halo.clock
+
+    @property
+    def received_bytes(self) -> int:
+        """What came from other workers in the last pass."""
+        assert self.part is not None
+        return self.part.halo.received_bytes
 
     def step(self) -> float:
         """One epoch: the loss before its update, the same on all workers."""
@@ -106,7 +113,7 @@ class Trainer:
         halo.start()
         outputs = self._forward()
         labels = self.part.ndata[self.problem.labels]
-        losses = self.problem.loss(outputs[train], labels[train])
+        losses = self.losses(outputs[train], labels[train])
         if losses.dim() == 0 or len(losses) != int(train.sum()):
             raise InvalidTraining(
                 f"the loss function returned shape {list(losses.shape)} for {int(train.sum())} "
@@ -116,6 +123,19 @@ class Trainer:
         del outputs, losses  # their memory is free as soon as autograd needs them no more
         self._differentiate(halo.anchored(loss))
         return loss.detach()
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The loss function, which says what it was given where it raises."""
+        try:
+            return self.problem.loss(outputs, labels)
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            span = f" from {labels.min()} to {labels.max()}" if labels.numel() else ""
+            raise InvalidTraining(
+                f"the loss function raised {type(error).__name__}: {error}. It was given outputs "
+                f"{list(outputs.shape)} {outputs.dtype} and labels {list(labels.shape)} "
+                f"{labels.dtype}{span}; labels of classes are whole numbers below the number of "
+                "outputs, and loss= takes another function"
+            ) from error
 
     def check(self) -> None:
         """Refuse a model or a mask of which nothing can be learned."""

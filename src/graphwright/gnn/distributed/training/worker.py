@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,15 @@ class Epoch:
     since_start: float = 0.0
     copied: tuple[int, ...] = ()
     """Bytes that each worker copied to its device and back, where its memory is limited."""
+    received: tuple[int, ...] = ()
+    """Bytes of halos that came to each worker from others: rows and gradients."""
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Epoch:
         """What `asdict` has made, also after a way through JSON."""
         busy, bounds = tuple(map(tuple, data["busy"])), tuple(data["bounds"])
-        copied = tuple(data.get("copied", ()))
-        return Epoch(**{**data, "busy": busy, "bounds": bounds, "copied": copied})
+        counts = {name: tuple(data.get(name, ())) for name in ("copied", "received")}
+        return Epoch(**{**data, "busy": busy, "bounds": bounds, **counts})
 
     @property
     def slowest(self) -> float:
@@ -200,10 +203,14 @@ def train_part(
     for number in range(behind + 1, task.epochs + 1):
         began, bounds = time.perf_counter(), cutter.bounds
         loss = trainer.step()
+        if number == behind + 1:
+            _check_first_loss(loss, store, task.problem)
         seconds, clock = time.perf_counter() - began, trainer.clock
-        mine = torch.tensor([*clock.seconds, move_seconds], dtype=torch.float64, device=device)
+        told = [*clock.seconds, trainer.received_bytes, move_seconds]
+        mine = torch.tensor(told, dtype=torch.float64, device=device)
         everywhere, widths = links.gather(mine).cpu(), list(clock.widths)
-        busy, slowest_move = everywhere[:, :-1], float(everywhere[:, -1].max())
+        busy, slowest_move = everywhere[:, :-2], float(everywhere[:, -1].max())
+        received = tuple(map(int, everywhere[:, -2].tolist()))
         left = (task.epochs if task.horizon is None else task.horizon) - number
         found = cutter.again(busy, widths, left, slowest_move)
         if found is not None:
@@ -220,7 +227,7 @@ def train_part(
             paused += time.perf_counter() - began
         made = Epoch(
             number=number, loss=loss, seconds=seconds, busy=tuple(map(tuple, busy.tolist())),
-            bounds=bounds, accuracy=accuracy, since_start=since, copied=copied,
+            bounds=bounds, accuracy=accuracy, since_start=since, copied=copied, received=received,
         )  # fmt: skip
         epochs.append(made)
         if tell is not None and links.rank == 0:
@@ -240,6 +247,22 @@ def train_part(
         bounds=cutter.bounds,
         cost=cutter.cost,
     )
+
+
+def _check_first_loss(loss: float, store: GraphStore, problem: Problem) -> None:
+    """Refuse to train on what is not finite before anything was learned; all workers alike."""
+    if isfinite(loss):
+        return
+    values = store.node[problem.features]
+    finite = torch.isfinite(values).reshape(len(values), -1).all(1)
+    bad = (~finite).nonzero().reshape(-1)
+    cause = "all features are finite: look at the model, the labels and the loss function"
+    if len(bad):
+        cause = (
+            f"feature '{problem.features}' has NaN or infinity at {len(bad):,} of {len(values):,} "
+            f"vertices, {int(bad[0])} among them; torch.nan_to_num replaces them"
+        )
+    raise InvalidTraining(f"the first loss is {loss}: {cause}")
 
 
 def _go_on_from(path: Path | None, model: nn.Module, store: GraphStore) -> Checkpoint | None:
