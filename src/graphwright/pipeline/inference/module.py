@@ -68,7 +68,8 @@ def _call(program: fx.Graph, graph: Graph, node: Node, values: Mapping[str, fx.N
         )
     op, names = node.op, list(node.inputs)
     if op in IN_PLACE:
-        own = next((i for i in range(len(names)) if _may_write(graph, node, i)), None)
+        written = len(names) if node.attrs.get("alpha", 1) == 1 else 1  # only the second is scaled
+        own = next((i for i in range(written) if _may_write(graph, node, i)), None)
         if own is not None:
             inputs.insert(0, inputs.pop(own))
             op = IN_PLACE[op]
