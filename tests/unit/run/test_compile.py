@@ -9,7 +9,8 @@ from torch import nn
 
 import graphwright as gw
 from eager import difference
-from graphwright.errors import InvalidBatch, StepNotBegun
+from graphwright.aten import bind
+from graphwright.errors import InvalidBatch, StepNotBegun, UnsupportedOptimizer
 from graphwright.partition import replicate
 
 ADAM = {"optimizer": torch.optim.Adam, "optimizer_options": {"lr": 0.01}}
@@ -162,6 +163,33 @@ def test_hooks_of_an_optimizer_are_part_of_its_step(kind, when):
         return model, batch, optimizer
 
     check_trains_alike(make)
+
+
+def begun():
+    """A model without its first layer has taken two steps."""
+    model, batch = model_and_batch()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model[0].requires_grad_(False)
+    for _ in range(2):
+        eager_step(model, batch, optimizer)
+    return model, batch, optimizer
+
+
+def test_a_frozen_layer_has_no_say_in_how_many_steps_were_taken():
+    check_trains_alike(begun)
+
+
+def test_parameters_of_one_group_have_taken_the_same_steps():
+    model, batch, optimizer = begun()
+    model.requires_grad_(True)
+    graph = gw.capture(model, F.cross_entropy, batch, optimizer=optimizer)
+    message = "0.weight of parameter group 0 has taken 0 steps and 1.weight 2"
+    with pytest.raises(UnsupportedOptimizer, match=message):
+        gw.compile(replicate(graph, "local:1"), model, F.cross_entropy, optimizer, graph=graph)
+    with pytest.raises(UnsupportedOptimizer, match=message):
+        gw.swap(graph, "1GB").compile(model, F.cross_entropy, optimizer)
+    with pytest.raises(UnsupportedOptimizer, match=message):
+        bind(graph, model, batch, optimizer=optimizer)
 
 
 class Sum(nn.Module):
