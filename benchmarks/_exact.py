@@ -100,8 +100,9 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What came of a job: the worst difference of all ranks, less what is granted; the worst of those that something is granted for, as it is; and
-    the seconds for making the step and for running it."""
+    """What came of a job: the worst difference of all ranks, less what is granted; the worst of
+    those that something is granted for, as it is; and the seconds for making the step and for
+    running it."""
 
     job: Job
     worst: Apart
@@ -134,7 +135,8 @@ def prepare(model: str, dtype: str) -> Case:
 
 
 def with_slack(case: Case, seeds: Iterable[int]) -> Case:
-    """A case with what every loss and tensor may differ by for rounding alone, by trainings with these seeds beside those that it was given it by."""
+    """A case with what every loss and tensor may differ by for rounding alone, by trainings with
+    these seeds beside those that it was given it by."""
     w, slack = workload(case.model, case.dtype), dict(case.slack)
     for seed in seeds:
         shaken = replace(w, model=_shake(w.model, seed))
@@ -203,7 +205,8 @@ def _is_kept(graph: Graph, name: str) -> bool:
 
 
 def random_jobs(case: int, graph: Graph, on: Cluster, seeds: Sequence[int]) -> list[Job]:
-    """Random strategies, on all devices or some; with every odd seed some copies are moved again instead of kept."""
+    """Random strategies, on all devices or some; with every odd seed some copies are moved again
+    instead of kept."""
     found = []
     for seed in seeds:
         plan = random_plan(graph, on, seed)
@@ -303,7 +306,8 @@ def describe(case: Case, job: Job) -> str:
 
 
 def compare(case: Case, losses: Sequence[float], shards: Mapping[str, Any]) -> tuple[Apart, Apart]:
-    """The worst difference between what a rank has and what one device has, less what is granted; and the worst of those that something is granted for."""
+    """The worst difference between what a rank has and what one device has, less what is granted;
+    and the worst of those that something is granted for."""
     found = [
         (abs(loss - wanted), f"loss {number}")
         for number, (loss, wanted) in enumerate(zip(losses, case.losses, strict=True))

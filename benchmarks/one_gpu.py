@@ -41,7 +41,8 @@ CASES = {
 }
 QUICK = ("lenet", "gpt2")
 COMPILED = ("lenet", "alexnet", "gpt2")
-"""Those that are also timed with torch_compile=True; the others have thousands of operators, take minutes to compile, and are with `--compile` only."""
+"""Those that are also timed with torch_compile=True; the others have thousands of operators, take
+minutes to compile, and are with `--compile` only."""
 STEPS, TIMED = 5, 10
 CLOSE = 1e-8
 FUSED_CLOSE = 1e-5
@@ -141,7 +142,8 @@ def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> tuple[float
 
 
 def fused_apart() -> float:
-    """How far fused attention and its gradients are from the definition in float64, relative to each result's largest element."""
+    """How far fused attention and its gradients are from the definition in float64, relative to
+    each result's largest element."""
     forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     worst = 0.0

@@ -1,4 +1,5 @@
-"""TensorOpt's figures 6 to 8: frontiers of RNN, WideResNet and Transformer beside other systems, and what moves them.
+"""TensorOpt's figures 6 to 8: frontiers of RNN, WideResNet and Transformer beside other systems,
+and what moves them.
 
 Figure 6, 16 GPUs on two nodes: our frontier, Data Parallel, OptCNN, Tofu and Mesh-TensorFlow, by the additive estimate that the paper plots and by
 simulation (ours: `gw.plan`). Mesh-TensorFlow is the frontier of the same search with every axis kept to samples or to everything else, for all ways to say which.
@@ -63,7 +64,8 @@ SYSTEMS = ("data", "optcnn", "tofu")
 SYMBOLS = {"data": "s", "optcnn": "D", "tofu": "^", "mesh-tensorflow": "v"}
 PRECISION = 0.01
 ROOM = {"estimated": 1 + PRECISION, "simulated": 1.02}
-"""A point below our frontier by more than this is a miss: the precision of tracking; what the estimate that was searched does not know of overlap."""
+"""A point below our frontier by more than this is a miss: the precision of tracking; what the
+estimate that was searched does not know of overlap."""
 SIMULATED, SIMULATED_QUICKLY = 24, 12
 """So many plans of our estimated frontier are simulated, and half as many of Mesh-TensorFlow's."""
 FAR = 3.0
@@ -294,7 +296,8 @@ def by_devices(name: str, counts: Sequence[int]) -> dict[int, dict[str, tuple[fl
 
 
 def draw_cases(cases: Sequence[Case], path: Path, seed: int) -> None:
-    """Figure 6: lines and points by the estimate, hollow ones by simulation; what is far off is said, not drawn, as in the paper."""
+    """Figure 6: lines and points by the estimate, hollow ones by simulation; what is far off is
+    said, not drawn, as in the paper."""
     figure = new_figure(5.4 * len(cases), 4.8)
     for axes, case in zip(figure.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
         most = FAR * max(m for _, m in case.estimated["ours"])

@@ -180,7 +180,8 @@ def race(
 
 
 def with_fsdp(name: str, counts: tuple[int, int]) -> dict[str, list[float]]:
-    """FSDP2 in processes of its own, after the others: it calls what corrupts the heap over Gloo (docs/decisions/0011), and its workers crash now and then."""
+    """FSDP2 in processes of its own, after the others: it calls what corrupts the heap over Gloo
+    (docs/decisions/0011), and its workers crash now and then."""
     found: dict[str, list[float]] = {}
     for way in FSDP:
         for _ in range(2):

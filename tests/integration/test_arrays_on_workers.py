@@ -37,6 +37,17 @@ def test_values_and_what_stays_where(threads):
     assert y._output.value is held
 
 
+def test_all_results_of_a_factorisation_made_here_reach_the_workers(threads, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, given = rng.normal(size=(300, 256)), rng.normal(size=(256, 256))
+    with monkeypatch.context() as here:
+        here.setattr(SETTINGS, "least_bytes", 1 << 40)
+        made = ga.linalg.qr(ga.from_array(given))
+        values = ga.compute(*made)
+    for x, value in zip(made, values, strict=True):
+        np.testing.assert_allclose(ga.from_array(rows) @ x, rows @ value, atol=1e-10)
+
+
 def test_random_integers_and_quantiles_are_those_of_one_process(threads, monkeypatch):
     def run():
         x = ga.random.default_rng(0).integers(-(2**62), 2**62, (30, 4))

@@ -1,4 +1,5 @@
-"""What two workers hold under random plans is what the simulation says; `benchmarks/prediction_error.py` does the same for more plans and models."""
+"""What two workers hold under random plans is what the simulation says;
+`benchmarks/prediction_error.py` does the same for more plans and models."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from graphwright.aten.optimizers import (
     OptimizerLike,
     Update,
     blamed_on,
+    check_counts,
     fixed_options,
     for_one,
     groups_with_rates,

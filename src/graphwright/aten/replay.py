@@ -22,6 +22,7 @@ from graphwright.aten.operators import as_pairs
 from graphwright.aten.optimizers import (
     STEP,
     OptimizerLike,
+    check_counts,
     initial_state,
     learning_rates,
     make_optimizer,
@@ -97,30 +98,32 @@ def bind(
     values.update(named_tensors("inputs", given))
     values.update(named_tensors("targets", targets))
     if optimizer is not None:
-        _bind_state(values, make_optimizer(optimizer, optimizer_options, model), model)
+        _bind_state(values, graph, make_optimizer(optimizer, optimizer_options, model), model)
     return {name: as_pairs(values[name]) for name in graph.inputs if name in values}
 
 
 def _bind_state(
-    values: dict[str, Tensor], optimizer: torch.optim.Optimizer, model: nn.Module
+    values: dict[str, Tensor], graph: Graph, optimizer: torch.optim.Optimizer, model: nn.Module
 ) -> None:
     names = {id(p): name for name, p in model.named_parameters()}
     for number, rate in learning_rates(optimizer).items():
         values[rate_label(number)] = rate
     states = initial_state(optimizer)
     for number, group in enumerate(optimizer.param_groups):
-        label = f"optimizer.{STEP}.{number}"
+        counts: dict[str, Tensor] = {}
         for parameter in group["params"]:
+            name = names[id(parameter)]
+            if name not in graph.updates:  # nothing of it is updated, its counter neither
+                continue
             for key, value in states[parameter].items():
-                if not isinstance(value, Tensor):
-                    continue
-                if key != STEP or value.dim():
-                    values[f"{names[id(parameter)]}.{key}"] = value.detach()
-                elif values.setdefault(label, count := value.to(torch.float64)) != count:
-                    raise ReplayError(
-                        f"parameters of group {number} have taken different numbers of steps "
-                        f"({values[label]:.0f} and {count:.0f}); put them into groups of their own"
-                    )
+                if isinstance(value, Tensor) and key == STEP and not value.dim():
+                    counts[name] = value.to(torch.float64)
+                elif isinstance(value, Tensor):
+                    values[f"{name}.{key}"] = value.detach()
+        label = f"optimizer.{STEP}.{number}"
+        if counts and label in graph.inputs:
+            check_counts(number, counts)
+            values[label] = next(iter(counts.values()))
 
 
 def _checked(graph: Graph, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -122,6 +122,22 @@ def test_inputs_are_not_written_to():
         assert torch.equal(a, b)  # nor are weights
 
 
+class Scaled(nn.Module):
+    """Sums of which the second part is scaled, and has memory of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x):
+        return torch.add(x, self.conv(x), alpha=2), torch.add(self.conv(x) * x, x, alpha=3)
+
+
+def test_only_the_part_of_a_sum_that_is_not_scaled_is_written_over():
+    model = settled(Scaled())
+    same(model, gw.optimize(model, IMAGE, prices="roofline"), IMAGE)
+
+
 def test_what_depends_on_weights_alone_is_computed_once():
     class Weights(nn.Module):
         def __init__(self):

@@ -9,7 +9,8 @@ from torch import nn
 
 import graphwright as gw
 from eager import difference
-from graphwright.errors import InvalidBatch, StepNotBegun
+from graphwright.aten import bind
+from graphwright.errors import InvalidBatch, StepNotBegun, UnsupportedOptimizer
 from graphwright.partition import replicate
 
 ADAM = {"optimizer": torch.optim.Adam, "optimizer_options": {"lr": 0.01}}
@@ -130,3 +131,85 @@ def test_a_step_that_has_not_begun_says_so_and_then_is_as_any_other(tmp_path):
     step.save(tmp_path)
     with pytest.raises(AttributeError, match="no such"):
         _ = step.such
+
+
+def check_trains_alike(make, steps=3):
+    """`make` gives a model, its batch and its optimizer, always the same ones."""
+    model, batch, optimizer = make()
+    mine, _, other = make()
+    graph = gw.capture(mine, F.cross_entropy, batch, optimizer=other)
+    step = gw.compile(replicate(graph, "local:1"), mine, F.cross_entropy, other, graph=graph)
+    for _ in range(steps):
+        eager_step(model, batch, optimizer)
+        step(batch)
+    found = step.values()
+    for name, parameter in model.named_parameters():
+        assert difference(found[name], parameter.detach()) < 1e-9, name
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+@pytest.mark.parametrize("when", ["pre", "post"])
+def test_hooks_of_an_optimizer_are_part_of_its_step(kind, when):
+    def clamp(optimizer, args, kwargs):
+        with torch.no_grad():
+            for p in optimizer.param_groups[0]["params"]:
+                p.clamp_(-0.2, 0.2)
+
+    def make():
+        model, batch = model_and_batch()
+        options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+        optimizer = kind(model.parameters(), lr=0.1, **options)
+        getattr(optimizer, f"register_step_{when}_hook")(clamp)
+        return model, batch, optimizer
+
+    check_trains_alike(make)
+
+
+def begun():
+    """A model without its first layer has taken two steps."""
+    model, batch = model_and_batch()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model[0].requires_grad_(False)
+    for _ in range(2):
+        eager_step(model, batch, optimizer)
+    return model, batch, optimizer
+
+
+def test_a_frozen_layer_has_no_say_in_how_many_steps_were_taken():
+    check_trains_alike(begun)
+
+
+def test_parameters_of_one_group_have_taken_the_same_steps():
+    model, batch, optimizer = begun()
+    model.requires_grad_(True)
+    graph = gw.capture(model, F.cross_entropy, batch, optimizer=optimizer)
+    message = "0.weight of parameter group 0 has taken 0 steps and 1.weight 2"
+    with pytest.raises(UnsupportedOptimizer, match=message):
+        gw.compile(replicate(graph, "local:1"), model, F.cross_entropy, optimizer, graph=graph)
+    with pytest.raises(UnsupportedOptimizer, match=message):
+        gw.swap(graph, "1GB").compile(model, F.cross_entropy, optimizer)
+    with pytest.raises(UnsupportedOptimizer, match=message):
+        bind(graph, model, batch, optimizer=optimizer)
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Parameter(torch.randn(4, 4)) for _ in range(2))
+
+    def forward(self, x):
+        return x @ (self.a + self.b)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_weights_with_one_gradient_are_updated_in_two_ways(first):
+    def make():
+        torch.manual_seed(0)
+        model, batch = Sum().double(), (torch.randn(8, 4).double(), torch.arange(8) % 4)
+        groups = [
+            {"params": [model.a]},
+            {"params": [model.b], "amsgrad": True, "maximize": True},
+        ]
+        return model, batch, torch.optim.Adam(groups[first:] + groups[:first], lr=0.1)
+
+    check_trains_alike(make)

@@ -91,7 +91,7 @@ class _Current:
 
 
 _workers = _Current()
-_scattered: WeakKeyDictionary[Expression, dict[Sharding, Held]] = WeakKeyDictionary()
+_scattered: WeakKeyDictionary[Expression, dict[int, dict[Sharding, Held]]] = WeakKeyDictionary()
 atexit.register(_workers.close)
 
 
@@ -208,7 +208,7 @@ def _is_even(held: Held) -> bool:
 
 def _scattered_in(output: Output) -> dict[Sharding, Held]:
     """The tilings in which workers have an array of this process."""
-    known = _scattered.setdefault(output.expression, {})
+    known = _scattered.setdefault(output.expression, {}).setdefault(output.number, {})
     for sharding in [sharding for sharding, held in known.items() if held.is_lost]:
         del known[sharding]
     return known
@@ -217,7 +217,9 @@ def _scattered_in(output: Output) -> dict[Sharding, Held]:
 def is_at(source: Output, held: Output) -> None:
     """The blocks of a value on workers are those of a source: it need not be sent there."""
     if isinstance(held.value, Held) and _is_even(held.value):
-        _scattered[source.expression] = {held.value.sharding: held.value}
+        known = _scattered_in(source)
+        known.clear()
+        known[held.value.sharding] = held.value
 
 
 def gather(values: Sequence[Value]) -> list[NDArray[Any]]:

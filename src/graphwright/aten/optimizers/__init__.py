@@ -6,6 +6,7 @@ from graphwright.aten.optimizers.twin import (
     ConstantLearningRate,
     OptimizerLike,
     blamed_on,
+    check_counts,
     fixed_options,
     for_one,
     groups_with_rates,

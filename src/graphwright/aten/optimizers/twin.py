@@ -203,6 +203,18 @@ def groups_with_rates(optimizer: torch.optim.Optimizer) -> list[int]:
     return numbers
 
 
+def check_counts(group: int, counts: Mapping[str, Tensor]) -> None:
+    """Raise if parameters of a group, by name, have taken different numbers of steps."""
+    for name, count in counts.items():
+        first, expected = next(iter(counts.items()))
+        if count != expected:
+            raise UnsupportedOptimizer(
+                f"{first} of parameter group {group} has taken {expected:.0f} steps and {name} "
+                f"{count:.0f}, and a captured step has one counter for each group; put them into "
+                "groups of their own, or begin with a new optimizer"
+            )
+
+
 def rate_label(group: int) -> str:
     """Return the name of a group's learning rate in a graph."""
     return f"optimizer.{RATE}.{group}"

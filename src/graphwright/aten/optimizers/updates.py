@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from graphwright.ir import Attr
 
@@ -40,8 +41,13 @@ class Update:
 
 
 def update_of(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> Update | None:
-    """What the updates of a parameter group are; None where they have no operator of their own."""
+    """What the updates of a parameter group are; None where they have no operator of their own.
+
+    What hooks do to parameters before or after a step is no part of any.
+    """
     kind = type(optimizer)
+    if _has_hooks(optimizer):
+        return None
     if kind in (torch.optim.Adam, torch.optim.AdamW):
         betas, options = group["betas"], (group["eps"], group["weight_decay"])
         if group["amsgrad"] or not _are_numbers(*betas, *options):
@@ -71,6 +77,11 @@ def update_of(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> Upd
             },
         )  # fmt: skip
     return None
+
+
+def _has_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    own = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    return any((*own, _global_optimizer_pre_hooks, _global_optimizer_post_hooks))
 
 
 def _are_numbers(*options: object) -> bool:

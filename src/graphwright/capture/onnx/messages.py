@@ -6,7 +6,7 @@ out. Values of tensors are read when they are needed (`tensors`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -71,12 +71,13 @@ class GraphMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionMessage:
-    """An operator that the file defines by others."""
+    """An operator that the file defines by others; `opsets` are the versions of these."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[NodeMessage, ...]
     defaults: Mapping[str, Attribute]
+    opsets: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +131,19 @@ class _Message:
         return tuple(made)
 
 
+def _opsets(messages: Sequence[_Message]) -> dict[str, int]:
+    """The versions of operators by their domain; the name of the standard one is empty."""
+    made = {m.text(1): m.whole(2) for m in messages}
+    return {"": made["ai.onnx"], **made} if "ai.onnx" in made else made
+
+
 def read_model(data: memoryview) -> ModelMessage:
     """Read the bytes of an ONNX file."""
     model = _Message(data)
     graphs = model.data(7)
     if not graphs:
         raise DamagedMessage("it holds no graph")
-    opsets = {m.text(1): m.whole(2) for m in model.messages(8)}
+    opsets = _opsets(model.messages(8))
     if not opsets:
         raise DamagedMessage("it does not say which versions of operators it uses")
     functions = {
@@ -145,10 +152,11 @@ def read_model(data: memoryview) -> ModelMessage:
             outputs=m.texts(5),
             nodes=tuple(map(read_node, m.data(7))),
             defaults=dict(_attribute(each)[:2] for each in m.messages(11)),
+            opsets=_opsets(m.messages(9)),
         )
         for m in model.messages(25)
     }
-    opsets.setdefault("", opsets.get("ai.onnx", 1))
+    opsets.setdefault("", 1)
     return ModelMessage(
         graph=_graph(graphs[-1]), opsets=opsets, functions=functions, ir_version=model.whole(1)
     )

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphwright.capture.onnx.operators import Call, Kernel
+from graphwright.errors import InvalidBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class OnnxModule(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """The file's outputs: one tensor, or a tuple."""
+        for name, x, like in zip(self.input_names, inputs, self.example, strict=True):
+            if x.shape != like.shape:
+                raise InvalidBatch(
+                    f"input {name!r} has shape {list(x.shape)}, but {list(like.shape)} in the "
+                    "example; read the file again with inputs of this shape"
+                )
         values: dict[str, Any] = dict(zip(self.input_names, inputs, strict=True))
         values |= {name: getattr(self, held) for name, held in self._held.items()}
         for step in self.steps:

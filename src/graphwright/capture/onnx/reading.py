@@ -102,6 +102,7 @@ class _Reading:
         example: tuple[Tensor, ...],
     ) -> None:
         self.path, self.model, self.example = path, model, example
+        self.opsets = model.opsets  # within a function, its own
         self.inputs = [d.name for d in declared]
         self.values: dict[str, Tensor] = dict(zip(self.inputs, example, strict=True))
         self.known: set[str] = set()
@@ -213,7 +214,9 @@ class _Reading:
             read = tuple("" if name in absent else name for name in each.inputs)
             raw = b"" if here else each.raw
             nodes.append(replace(each, inputs=read, attrs={**each.attrs, **here}, raw=raw))
+        around, self.opsets = self.opsets, {**self.model.opsets, **function.opsets}
         self._nodes(nodes, inner, self._scope(), depth + 1)
+        self.opsets = around
         for name, result in zip(made, function.outputs, strict=False):
             if name:
                 self._alias(name, inner[result])
@@ -247,7 +250,8 @@ class _Reading:
                 for name, value in node.attrs.items()
             }
             read = max((n + 1 for n, name in enumerate(made) if name), default=1)
-            call = _call(attrs, read, self.model.opsets[""])
+            dtype = next((self.values[name].dtype for name in given if name is not None), None)
+            call = replace(_call(attrs, read, self.opsets[""]), dtype=dtype)
             try:
                 self._step(node.op, operator, call, given, made, node)
                 return
@@ -314,7 +318,7 @@ class _Reading:
         if not node.raw or node.references or _reads_outside(node):
             raise UnsupportedModel(f"{self.path}: {node} is not supported here: {reason}")
         inputs = [None if name is None else self.values[name] for name in given]
-        opsets, version = self.model.opsets, self.model.ir_version
+        opsets, version = self.opsets, self.model.ir_version
         if has_runtime():
             try:
                 outputs = run_alone(node, inputs, opsets, version)

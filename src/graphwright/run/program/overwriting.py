@@ -5,8 +5,9 @@
     weight <- ...
 
 A view, a slice and what they show share memory: it is free after the last reader of any of them.
-What is being sent is read until its result is waited for. Memory that is not the step's own (data,
-parameters that no step updates) is never overwritten.
+What is being sent is read until its result is waited for, and what an update reads that may wait
+for others (`postponed`) until the end. Memory that is not the step's own (data, parameters that no
+step updates) is never overwritten.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def mark_free(program: Program) -> tuple[Instruction, ...]:
     root = find_roots(instructions)
     last: dict[int, int] = {}
     sent: dict[int, dict[int, int]] = {}
+    waiting: dict[int, int] = {}
     waits = _find_waits(instructions)
     for at, instruction in enumerate(instructions):
         for value in values_read(instruction):
@@ -54,12 +56,15 @@ def mark_free(program: Program) -> tuple[Instruction, ...]:
             last[shared] = at
             if not isinstance(instruction, Call | Cut):
                 sent.setdefault(shared, {})[at] = waits[at]
+            elif isinstance(instruction, Call) and may_wait(instruction.op):
+                waiting.setdefault(shared, at)
     for value in (*foreign, *kept):
         last[root.get(value, value)] = len(instructions)
 
     def is_free(value: int, at: int) -> bool:
-        others = (wait for by, wait in sent.get(value, {}).items() if by != at)
-        return value not in root and last[value] == at and all(wait <= at for wait in others)
+        if value in root or last[value] > at or waiting.get(value, at) < at:
+            return False
+        return all(wait <= at for by, wait in sent.get(value, {}).items() if by != at)
 
     marked: list[Instruction] = []
     for at, i in enumerate(instructions):
@@ -133,6 +138,13 @@ def find_for_all(overload: OpOverload) -> OpOverload | None:
     packet = getattr(getattr(torch.ops, namespace), f"{name.rstrip('_')}_all_", None)
     variant = getattr(packet, overload._overloadname, None)
     return variant if isinstance(variant, OpOverload) else None
+
+
+@cache
+def may_wait(op: str) -> bool:
+    """Whether calls of an operator may wait for others like them, to be one kernel with these."""
+    in_place = find_in_place(overload_of(op))
+    return in_place is not None and find_for_all(in_place) is not None
 
 
 @cache

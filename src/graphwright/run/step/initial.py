@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import nn
 
-from graphwright.aten import STEP, as_pairs, bind, for_one, initial_state, is_rate
+from graphwright.aten import (
+    STEP,
+    as_pairs,
+    bind,
+    check_counts,
+    for_one,
+    initial_state,
+    is_rate,
+)
 from graphwright.errors import NoInitialValue
 from graphwright.ir import Graph, Role
 from graphwright.plans import Box
@@ -49,7 +57,7 @@ def initial_parts(
         for name, value in _made_by_modules(model, seed):
             keep(name, value)
     if optimizer is not None:
-        _keep_state(optimizer, model, keep)
+        _keep_state(graph, optimizer, model, keep)
     missing = [
         name
         for name in wanted
@@ -84,20 +92,27 @@ def _made_by_modules(model: nn.Module, seed: int) -> Iterator[tuple[str, torch.T
 
 
 def _keep_state(
+    graph: Graph,
     optimizer: torch.optim.Optimizer,
     model: nn.Module,
     keep: Callable[[str, torch.Tensor], None],
 ) -> None:
     names = {id(p): name for name, p in model.named_parameters()}
     for number, group in enumerate(optimizer.param_groups):
+        counts: dict[str, torch.Tensor] = {}
         for parameter in group["params"]:
+            name = names[id(parameter)]
+            if name not in graph.updates:  # nothing of it is updated, its counter neither
+                continue
             values = torch.zeros(parameter.shape, dtype=parameter.dtype)
             had = optimizer.state.get(parameter, {})
             state = {**initial_state(for_one(optimizer, group, values))[values], **had}
             for key, value in state.items():
-                if not isinstance(value, torch.Tensor):
-                    continue
-                if key == STEP and value.dim() == 0:
-                    keep(f"optimizer.{STEP}.{number}", value.to(torch.float64))
-                else:
-                    keep(f"{names[id(parameter)]}.{key}", value)
+                if isinstance(value, torch.Tensor) and key == STEP and value.dim() == 0:
+                    counts[name] = value.to(torch.float64)
+                elif isinstance(value, torch.Tensor):
+                    keep(f"{name}.{key}", value)
+        label = f"optimizer.{STEP}.{number}"
+        if counts and label in graph.inputs:
+            check_counts(number, counts)
+            keep(label, next(iter(counts.values())))

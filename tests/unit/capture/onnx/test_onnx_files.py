@@ -12,6 +12,7 @@ from torch import nn
 import graphwright as gw
 from graphwright.capture import read_onnx
 from graphwright.capture.onnx.wire import encoded, fields, signed
+from graphwright.errors import InvalidBatch
 from graphwright.pipeline import load_optimized
 from onnx_files import graph, node, tensor, write
 
@@ -145,6 +146,34 @@ def test_functions_of_the_file_are_read_with_their_attributes(tmp_path):
     x = torch.tensor([-1.0, 2.0])
     wanted = -F.leaky_relu(-F.leaky_relu(x, 0.5), 0.25)
     torch.testing.assert_close(read_onnx(path, x)(x), wanted)
+
+
+def test_a_function_uses_its_own_versions_of_operators(tmp_path):
+    """Before version 13, a softmax is over an axis and all that follow."""
+    function = encoded(1, "Mine") + encoded(10, "own") + encoded(4, "v") + encoded(5, "u")
+    function += encoded(7, node("Softmax", ["v"], ["u"], axis=1)) + encoded(9, encoded(2, 11))
+    nodes, x = [node("Mine", ["x"], ["y"], "own")], torch.randn(2, 3, 4)
+    given = [("x", FLOAT, (2, 3, 4))]
+    path = write(tmp_path / "m.onnx", nodes, given, ["y"], functions=[function], more=["own"])
+    torch.testing.assert_close(read_onnx(path, x)(x), x.flatten(1).softmax(1).view(2, 3, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float64, torch.float32])
+def test_a_range_has_the_type_of_its_limits(tmp_path, dtype):
+    limits = {name: torch.tensor(n, dtype=dtype) for name, n in (("a", 1), ("b", 7), ("c", 2))}
+    nodes = [node("Range", [*limits], ["r"]), node("Add", ["x", "r"], ["y"])]
+    path = write(tmp_path / "m.onnx", nodes, [("x", dtype, (3,))], ["y"], limits)
+    made = read_onnx(path)(torch.zeros(3, dtype=dtype))
+    assert made.dtype == dtype and made.tolist() == [1, 3, 5]
+
+
+def test_inputs_of_other_shapes_are_refused(tmp_path):
+    """The sizes of a reshape are those of the example."""
+    nodes = [node("Shape", ["x"], ["s"]), node("Reshape", ["x", "s"], ["y"])]
+    path = write(tmp_path / "m.onnx", nodes, [("x", FLOAT, ("n", 4))], ["y"])
+    module = read_onnx(path, torch.randn(2, 4))
+    with pytest.raises(InvalidBatch, match=r"'x' has shape \[8, 1\], but \[2, 4\] in the example"):
+        module(torch.randn(8, 1))
 
 
 def test_weights_are_read_from_a_file_beside_the_model(tmp_path):

@@ -29,6 +29,7 @@ def rand(*shape):
 
 
 IMAGE, ROWS = rand(1, 4, 6, 6), rand(2, 5, 4)
+I32 = torch.tensor([[1, -2, 3], [3, 1, -1]], dtype=torch.int32)
 ONE = [*["Abs", "Neg", "Exp", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Atanh", "Erf"],
        *["Sigmoid", "Tanh", "Relu", "Softsign", "Softplus", "HardSwish", "IsNaN", "Identity", "Log", "HardSigmoid", "Elu", "Celu", "Selu", "LeakyRelu"],
        *["ThresholdedRelu", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Softmax", "LogSoftmax", "Transpose", "ArgMax", "ArgMin"]]  # fmt: skip
@@ -60,6 +61,7 @@ CASES = {
     "Dropout": ("Dropout", [ROWS], {}, {}),
     "Reshape": ("Reshape", [ROWS], {"s": ints(0, -1)}, {}),
     "Flatten 0": ("Flatten", [ROWS], {}, {"axis": 2}),
+    "Flatten from the end": ("Flatten", [ROWS], {}, {"axis": -1}),
     "Transpose perm": ("Transpose", [ROWS], {}, {"perm": [2, 0, 1]}),
     "Squeeze": ("Squeeze", [rand(1, 3, 1)], {"a": ints(-1)}, {}),
     "Squeeze old": ("Squeeze", [rand(1, 3, 1)], {}, {"opset": 11}),
@@ -68,6 +70,7 @@ CASES = {
     "Concat": ("Concat", [ROWS, ROWS], {}, {"axis": -1}),
     "Slice": ("Slice", [ROWS], {"s": ints(1, -1), "e": ints(2**63 - 1, -(2**63)), "a": ints(1, -1), "t": ints(2, -1)}, {}),
     "Slice ends": ("Slice", [ROWS], {"s": ints(-3), "e": ints(-1), "a": ints(1)}, {}),
+    "Slice from before the first": ("Slice", [ROWS], {"s": ints(-9, 1), "e": ints(-(2**63), -(2**63)), "a": ints(1, 2), "t": ints(-1, 1)}, {}),
     "Slice old": ("Slice", [ROWS], {}, {"starts": [1], "ends": [4], "axes": [1], "opset": 9}),
     "Expand": ("Expand", [rand(5, 1)], {"s": ints(2, 1, 3)}, {}),
     "Tile": ("Tile", [rand(2, 3)], {"r": ints(2, 2)}, {}),
@@ -81,12 +84,14 @@ CASES = {
     "Pad reflect": ("Pad", [IMAGE], {"p": ints(0, 0, 1, 2, 0, 0, 2, 1)}, {"mode": "reflect"}),
     "Pad edge": ("Pad", [IMAGE], {"p": ints(0, 0, 1, 2, 0, 0, 2, 1)}, {"mode": "edge"}),
     "OneHot": ("OneHot", [ints(0, -1, 2)], {"d": torch.tensor(4), "v": torch.tensor([0.5, 2.0])}, {}),
+    "OneHot outside": ("OneHot", [ints(0, -5, 4, -4)], {"d": torch.tensor(4), "v": ints(1, 3)}, {}),
     "Trilu": ("Trilu", [ROWS], {"k": torch.tensor(1)}, {"upper": 0}),
     "DepthToSpace": ("DepthToSpace", [IMAGE], {}, {"blocksize": 2}),
     "DepthToSpace CRD": ("DepthToSpace", [IMAGE], {}, {"blocksize": 2, "mode": "CRD"}),
     "SpaceToDepth": ("SpaceToDepth", [IMAGE], {}, {"blocksize": 2}),
     "Resize": ("Resize", [IMAGE], {"": None, "f": torch.tensor([1.0, 1.0, 2.0, 2.0])}, {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
     "Resize half": ("Resize", [IMAGE], {"": None, "f": torch.tensor([1.0, 1.0, 2.0, 3.0])}, {}),
+    "Resize by a fraction": ("Resize", [IMAGE], {"": None, "f": torch.tensor([1.0, 1.0, 2.3, 2.3])}, {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
     "Resize linear": ("Resize", [IMAGE], {"": None, "f": torch.tensor([1.0, 1.0, 1.5, 2.5])}, {"mode": "linear"}),
     "Resize corners": ("Resize", [IMAGE], {"": None, " ": None, "s": ints(1, 4, 9, 11)}, {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
     "Resize cubic": ("Resize", [IMAGE], {"": None, " ": None, "s": ints(1, 4, 9, 12)}, {"mode": "cubic"}),
@@ -118,6 +123,11 @@ CASES = {
     "GroupNormalization": ("GroupNormalization", [IMAGE], {"a": rand(4), "b": rand(4)}, {"num_groups": 2, "opset": 21}),
     "LpNormalization": ("LpNormalization", [ROWS], {}, {}),
     "LRN": ("LRN", [IMAGE], {}, {"size": 3}),
+    "LpNormalization of zeros": ("LpNormalization", [ROWS * 0], {}, {}),
+    "ReduceL1 whole": ("ReduceL1", [I32], {}, {}),
+    "ReduceSumSquare whole": ("ReduceSumSquare", [I32], {}, {}),
+    "ReduceProd whole": ("ReduceProd", [I32], {}, {}),
+    "MaxPool same, dilated": ("MaxPool", [ROWS], {}, {"kernel_shape": [2], "dilations": [2], "auto_pad": "SAME_UPPER"}),
     "Softmax old": ("Softmax", [ROWS], {}, {"opset": 11}),
     "Softmax axis": ("Softmax", [ROWS], {}, {"axis": 1}),
     "ArgMax flat": ("ArgMax", [ROWS], {}, {"axis": -1, "keepdims": 0}),
@@ -126,7 +136,13 @@ CASES = {
 
 
 GOLDEN = Path(__file__).parents[3] / "golden/files/onnx_operators.json"
-KEPT = ("Pow each", "Resize kept", "LayerNormalization spread")
+KEPT = (
+    "MaxPool same, dilated",
+    "Resize by a fraction",
+    "Pow each",
+    "Resize kept",
+    "LayerNormalization spread",
+)
 HAS_RUNTIME = find_spec("onnxruntime") is not None
 
 
@@ -159,11 +175,12 @@ def test_an_operator_gives_what_onnxruntime_gives(name, tmp_path):
 
 def test_several_outputs(tmp_path):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    x = rand(2, 7)
+    x = torch.tensor([[0, 1, 1, 0, 1, 2, 0], [1, 1, 0, 0, 2, 2, 2], [1, 1, 1, 1, 1, 1, 1]])
     for op, held, attrs, opset in (
         ("Split", {"s": ints(3, 4)}, {"axis": 1}, 17),
         ("Split", {}, {"axis": 1, "num_outputs": 2}, 18),
         ("TopK", {"k": ints(3)}, {"largest": 0}, 17),
+        ("TopK", {"k": ints(3)}, {"axis": 0}, 17),
     ):
         path = tmp_path / "m.onnx"
         nodes = [node(op, ["x", *held], ["a", "b"], **attrs)]

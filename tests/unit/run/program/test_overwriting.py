@@ -79,6 +79,13 @@ def test_what_is_sent_is_read_until_the_result_is_there():
     assert found[2].free == (0,)
 
 
+def test_what_an_update_reads_stays_as_it_may_wait_for_others():
+    gradient, update = call("aten.relu", 2, 1), call("graphwright.sgd", 3, 0, 2, 4, 5)
+    late = call("aten.neg", 6, 2)
+    assert free(gradient, late, update, updates={"w": 3})[1] == ()
+    assert free(gradient, update, late, updates={"w": 3}, results={"y": 6})[2] == ()
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_terms_are_added_up_in_place_where_nobody_else_reads_them(again):
     terms = call("aten.mm", 2, 0, 1)

@@ -98,6 +98,8 @@ def max_pool(call: Call, x: Tensor) -> Tensor:
     if call.num_outputs > 1:
         raise NotImplementedError("the places of the maxima")
     strides, dilations, pads = _window(call, x, kernel)
+    if "SAME" in call.text("auto_pad", "NOTSET") and dilations != [1] * len(kernel):
+        raise NotImplementedError("dilations with auto_pad")
     lowest = -torch.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
     if any(2 * p > k for p, k in zip(pads, kernel * 2, strict=True)):
         sides = zip(pads[: len(kernel)][::-1], pads[len(kernel) :][::-1], strict=True)
@@ -188,8 +190,9 @@ def rms_norm(call: Call, x: Tensor, scale: Tensor) -> Tensor:
 
 @operator("LpNormalization")
 def lp_norm(call: Call, x: Tensor) -> Tensor:
+    """What has no length stays as it is."""
     length: Tensor = x.norm(call.whole("p", 2), call.whole("axis", -1), keepdim=True)
-    return x / length
+    return x / torch.where(length == 0, torch.ones_like(length), length)
 
 
 @operator("LRN")
@@ -220,16 +223,24 @@ def log_softmax(call: Call, x: Tensor) -> Tensor:
 
 # -- reductions ------------------------------------------------------------------------------------
 
+
+def _product(x: Tensor, axes: list[int], keep: bool) -> Tensor:
+    for axis in sorted((axis % max(x.dim(), 1) for axis in axes), reverse=True):
+        x = x.prod(axis, keep, dtype=x.dtype)
+    return x
+
+
 _REDUCTIONS: dict[str, Callable[[Tensor, list[int], bool], Tensor]] = {
     "ReduceSum": lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype),
+    "ReduceProd": _product,
     "ReduceMean": lambda x, axes, keep: x.mean(axes, keep),
     "ReduceMax": lambda x, axes, keep: x.amax(axes, keep),
     "ReduceMin": lambda x, axes, keep: x.amin(axes, keep),
-    "ReduceL1": lambda x, axes, keep: x.abs().sum(axes, keep),
-    "ReduceL2": lambda x, axes, keep: (x * x).sum(axes, keep).sqrt(),
-    "ReduceSumSquare": lambda x, axes, keep: (x * x).sum(axes, keep),
-    "ReduceLogSum": lambda x, axes, keep: x.sum(axes, keep).log(),
-    "ReduceLogSumExp": lambda x, axes, keep: x.logsumexp(axes, keep),
+    "ReduceL1": lambda x, axes, keep: x.abs().sum(axes, keep, dtype=x.dtype),
+    "ReduceL2": lambda x, axes, keep: (x * x).sum(axes, keep).sqrt().to(x.dtype),
+    "ReduceSumSquare": lambda x, axes, keep: (x * x).sum(axes, keep, dtype=x.dtype),
+    "ReduceLogSum": lambda x, axes, keep: x.sum(axes, keep).log().to(x.dtype),
+    "ReduceLogSumExp": lambda x, axes, keep: x.logsumexp(axes, keep).to(x.dtype),
 }
 
 
@@ -240,21 +251,13 @@ def _reduction(reduce: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
         if not axes:
             if call.whole("noop_with_empty_axes"):
                 return x
-            axes = list(range(x.dim()))
-        return reduce(x, axes, bool(call.whole("keepdims", 1))) if axes else x
+            axes = list(range(max(x.dim(), 1)))
+        return reduce(x, axes, bool(call.whole("keepdims", 1)))
 
     return Operator(kernel=kernel, static=frozenset((1,)), optional=frozenset())
 
 
 OPERATORS.update({name: _reduction(reduce) for name, reduce in _REDUCTIONS.items()})
-
-
-@operator("ReduceProd", static=(1,))
-def product(call: Call, x: Tensor, axes: list[int] | None = None) -> Tensor:
-    axes = call.ints("axes") or axes or list(range(x.dim()))
-    for axis in sorted((axis % x.dim() for axis in axes), reverse=True):
-        x = x.prod(axis, keepdim=bool(call.whole("keepdims", 1)))
-    return x
 
 
 def _place(call: Call, x: Tensor, kernel: Callable[..., Tensor]) -> Tensor:
@@ -275,9 +278,10 @@ def argmin(call: Call, x: Tensor) -> Tensor:
 
 @operator("TopK", static=(1,))
 def top_k(call: Call, x: Tensor, k: list[int] | None = None) -> tuple[Tensor, Tensor]:
-    count = k[0] if k else call.whole("k")
-    made = x.topk(count, call.whole("axis", -1), bool(call.whole("largest", 1)))
-    return made.values, made.indices
+    """Of equal ones, the first."""
+    count, axis = k[0] if k else call.whole("k"), call.whole("axis", -1)
+    made = x.sort(dim=axis, descending=bool(call.whole("largest", 1)), stable=True)
+    return made.values.narrow(axis, 0, count), made.indices.narrow(axis, 0, count)
 
 
 @operator("CumSum", static=(1,))

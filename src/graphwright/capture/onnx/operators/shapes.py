@@ -23,7 +23,7 @@ def reshape(call: Call, x: Tensor, shape: list[int]) -> Tensor:
 
 @operator("Flatten")
 def flatten(call: Call, x: Tensor) -> Tensor:
-    axis = call.whole("axis", 1) % (x.dim() + 1) if x.dim() else 0
+    axis = call.whole("axis", 1) if x.dim() else 0
     return x.reshape(prod(x.shape[:axis]), prod(x.shape[axis:]))
 
 
@@ -85,7 +85,7 @@ def slices(
     starts, ends = starts or call.ints("starts"), ends or call.ints("ends")
     axes = axes or call.ints("axes") or list(range(len(starts)))
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
-        places = range(*slice(start, end if end >= -(2**62) else None, step).indices(x.shape[axis]))
+        places = _places(x.shape[axis], start, end, step)
         if step == 1:
             x = x.narrow(axis, places.start, len(places))
         elif step > 1:
@@ -94,6 +94,13 @@ def slices(
         else:
             x = x.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
     return x
+
+
+def _places(size: int, start: int, end: int, step: int) -> range:
+    """What a slice takes: unlike Python's, one backwards from before the first takes that one."""
+    lowest, last = (0, size) if step > 0 else (-1, size - 1)
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    return range(min(max(start, 0), last), min(max(end, lowest), last), step)
 
 
 @operator("Expand", static=(1,))
@@ -204,20 +211,20 @@ def constant(call: Call) -> Tensor:
 
 @operator("Range", static=(0, 1, 2))
 def arange(call: Call, start: Number, end: Number, step: Number) -> Tensor:
-    return torch.arange(start, end, step)
+    return torch.arange(start, end, step, dtype=call.dtype)
 
 
-@operator("OneHot", static=(1,), optional=(2,))
+@operator("OneHot", static=(1,))
 def one_hot(call: Call, index: Tensor, depth: int | list[int], values: Tensor) -> Tensor:
+    """Negative places count from the end; what is out of range is nowhere."""
     count = depth[0] if isinstance(depth, list) else depth
-    off, on = values
-    places = torch.remainder(index, count).long()
+    off, on = values.unbind()
+    places = torch.where(index < 0, index + count, index).long()
     axis = call.whole("axis", -1) % (index.dim() + 1)
     hot = places.unsqueeze(axis) == torch.arange(count).reshape(
         [count if d == axis else 1 for d in range(index.dim() + 1)]
     )
-    made = torch.tensor([off, on])
-    return torch.where(hot, made[1], made[0])
+    return torch.where(hot, on, off)
 
 
 @operator("Trilu", static=(1,))
@@ -282,7 +289,8 @@ def resize(
     space = x.dim() - 2
     if mode == "nearest":
         integral = all(float(f).is_integer() for f in whole)
-        if where == "asymmetric" and rounding == "floor":
+        exact = all(float(f).is_integer() or (not before and (1 / f).is_integer()) for f in whole)
+        if where == "asymmetric" and rounding == "floor" and exact:
             return F.interpolate(x, size, scale, "nearest")
         if where in ("half_pixel", "pytorch_half_pixel") and integral:
             return F.interpolate(x, size, scale, "nearest-exact")

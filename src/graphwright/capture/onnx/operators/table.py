@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from graphwright.capture.onnx.messages import Attribute
@@ -25,11 +26,13 @@ Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The attributes of a node, the version of its operator and how many outputs are read."""
+    """The attributes of a node, the version of its operator, how many outputs are read, and the
+    dtype of the first input."""
 
     attrs: Mapping[str, Attribute | Tensor]
     opset: int
     num_outputs: int
+    dtype: torch.dtype | None = None
 
     def whole(self, name: str, default: int = 0) -> int:
         """An attribute that is a whole number."""
