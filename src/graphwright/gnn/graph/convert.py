@@ -142,11 +142,11 @@ def to_networkx(
     number = count()
     for etype in g.canonical_etypes:
         frame, (src, dst) = g.edge_frame(etype), g.relation(etype).coo
-        kind = {} if g.is_homogeneous else {etype_attr: etype}
+        own_type: dict[str, Any] = {} if g.is_homogeneous else {etype_attr: etype}
         names = [name for name in edge_attrs or () if g.is_homogeneous or name in frame]
         for edge, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
             own = {eid_attr: next(number), **{name: frame[name][edge] for name in names}}
-            made.add_edge(starts[etype[0]] + u, starts[etype[2]] + v, **own, **kind)
+            made.add_edge(starts[etype[0]] + u, starts[etype[2]] + v, **own, **own_type)
     return made
 
 

@@ -73,9 +73,9 @@ def contract(
             if a.dtype in _BAGS and a.numel():
                 return _bag(relation, a, a_end, None, out_end)
         if b is not None and out_end == "e" and _is_narrow(op, a, b, out_shape):
-            wide_a, wide_b = _widened(a), _widened(b)
-            made = cpu.edge_values(relation, op, _numpy(wide_a), a_end, _numpy(wide_b), b_end)
-            return torch.from_numpy(made).to(a.dtype)
+            x, y = _numpy(_widened(a)), _numpy(_widened(b))
+            values = cpu.edge_values(relation, op, x, a_end, y, b_end)
+            return torch.from_numpy(values).to(a.dtype)
         if _is_weighted(op, a, a_end, b, b_end, out_end, out_shape):
             assert b is not None
             return _bag(relation, a, a_end, b, out_end)

@@ -179,7 +179,7 @@ def _add_gradients(
     leaves = [x.detach().requires_grad_(at in asked) for at, x in enumerate(given)]
     with torch.enable_grad():
         values = function(*leaves)
-    made = torch.autograd.grad(
+    made: tuple[Tensor | None, ...] = torch.autograd.grad(
         values, [leaves[at] for at in asked], part.rows_of(out_end, grad), allow_unused=True
     )
     for at, share in zip(asked, made, strict=True):

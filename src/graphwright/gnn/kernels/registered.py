@@ -26,7 +26,7 @@ from graphwright.gnn.storage import Relation, rows_from
 _KEPT = 64
 """Relations that are kept at once."""
 
-_LIBRARY = torch.library.Library("graphwright", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY = torch.library.Library("graphwright", "FRAGMENT")
 _CALL = (
     "Tensor src, Tensor dst, Tensor a, Tensor? b, str op, str a_end, str b_end, {}, SymInt[] size, "
     "SymInt first"
@@ -139,8 +139,8 @@ def _register() -> None:
         (message_extreme, _like_extreme, "bool least", "(Tensor, Tensor)"),
     ):
         name = kernel.__name__
-        _LIBRARY.define(f"{name}({_CALL.format(own)}) -> {results}")  # type: ignore[no-untyped-call]
-        _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        _LIBRARY.define(f"{name}({_CALL.format(own)}) -> {results}")
+        _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(f"graphwright::{name}", like, lib=_LIBRARY)
 
 
