@@ -89,7 +89,7 @@ def message_extreme(
     return out, chosen.long()
 
 
-_Key = tuple[int, int, tuple[int, int] | None, int, int]
+_Key = tuple[Any, ...]
 _relations: OrderedDict[_Key, tuple[Any, Any, Any, Relation]] = OrderedDict()
 
 
@@ -102,21 +102,35 @@ def _relation(
         src = dst
     elif rows is None and "v" not in counts:
         dst = src
-    key = (id(src), id(dst), rows, counts.get("u", 0), counts.get("v", 0))
+    key = (id(src), id(dst), rows, *(counts.get(end, 0) for end in "uve"))
     versions = (src._version, dst._version)
     kept = _relations.get(key)
     if kept is not None and kept[0]() is src and kept[1]() is dst and kept[2] == versions:
         _relations.move_to_end(key)
         return kept[3]
-    if rows is None:
-        made = Relation(num_src=key[3], num_dst=key[4], made_coo=(src, dst))
-    else:
+    for ends, end in ((src, "u"), (dst, "v")):
+        if end in counts and (rows is None or end == "u"):
+            _check_range(ends, counts[end])
+    if rows is not None:
         made = rows_from(src, dst, key[3], *rows)
+    elif counts.keys() == {"e"}:
+        edges = torch.arange(counts["e"], device=src.device)
+        made = Relation(num_src=len(edges), num_dst=len(edges), made_coo=(edges, edges))
+    else:
+        num_src, num_dst = (counts.get(a, counts.get(b, 0)) for a, b in ("uv", "vu"))
+        made = Relation(num_src=num_src, num_dst=num_dst, made_coo=(src, dst))
     gone = lambda _: _relations.pop(key, None)
     _relations[key] = weakref.ref(src, gone), weakref.ref(dst, gone), versions, made
     while len(_relations) > _KEPT:
         _relations.popitem(last=False)
     return made
+
+
+def _check_range(ends: Tensor, count: int) -> None:
+    if len(ends):
+        low, high = (int(end) for end in torch.aminmax(ends))
+        if low < 0 or high >= count:
+            raise IndexError(f"ends of edges go from {low} to {high}, but there are {count} rows")
 
 
 def _like_sum(
