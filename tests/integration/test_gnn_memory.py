@@ -1,4 +1,4 @@
-"""Extra memory of a built-in pair, forward and backward, does not grow with edges times features."""
+"""Extra memory of a built-in pair, and of layers with a function in between, does not grow with edges times features."""
 
 import json
 import subprocess
@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 import graphwright.gnn as dgl
 import graphwright.gnn.function as fn
+from graphwright.gnn.nn import GATv2Conv, GINEConv
 
 def memory(field):
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -28,15 +29,22 @@ def run(edges, wide, message, reduce):
     g.create_formats_()
     x = torch.randn(nodes, wide, requires_grad=True)
     g.ndata["x"], g.edata["w"] = x, torch.rand(edges, 1, requires_grad=True)
+    wider = torch.rand(edges, wide) if message[0] == "GINEConv" else None
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
     name, *fields = message
-    g.update_all(getattr(fn, name)(*fields, "m"), getattr(fn, reduce)("m", "h"))
-    g.ndata["h"].sum().backward()
+    if name == "GATv2Conv":
+        GATv2Conv(wide, wide // 2, 2, allow_zero_in_degree=True)(g, x).sum().backward()
+    elif name == "GINEConv":
+        GINEConv()(g, x, wider).sum().backward()
+    else:
+        g.update_all(getattr(fn, name)(*fields, "m"), getattr(fn, reduce)("m", "h"))
+        g.ndata["h"].sum().backward()
     return memory("VmHWM") - before
 
 pairs = [(["copy_u", "x"], "sum"), (["u_mul_e", "x", "w"], "sum"), (["u_add_v", "x", "x"], "sum"),
-         (["u_mul_e", "x", "w"], "max"), (["u_dot_v", "x", "x"], "sum"), (["e_sub_u", "w", "x"], "mean")]
+         (["u_mul_e", "x", "w"], "max"), (["u_dot_v", "x", "x"], "sum"), (["e_sub_u", "w", "x"], "mean"),
+         (["GATv2Conv"], "attention"), (["GINEConv"], "sum")]
 edges, wide = 400_000, 128
 for message, reduce in pairs:
     run(1000, 8, message, reduce)

@@ -5,10 +5,11 @@ mean that every element uses counts once. A reduction costs one operation per in
 2·M·N·K for a matrix product. Views move nothing, and index arithmetic is free.
 Of a table that is read where an index says, only what is read counts.
 
-Zeros of a selection are not computed: ``Sum(p: where(idx[p] == v, g[p, j], 0))`` adds each row of g
-to one row v, so v adds no loop; ``where(t % stride == 0, ...)`` keeps one value in `stride`. Nor is
-what a mask over positions hides: causal attention has ``exp(where(m <= l, score, -inf)) * v[m]``,
-so half of the scores, of their exponentials and of the products with v are left (`masks`).
+What a selection leaves out is not computed: ``Sum(p: where(idx[p] == v, g[p, j], 0))`` adds each
+row of g to one row v, so v adds no loop; ``where(t % stride == 0, ...)`` keeps one value in
+`stride`. Nor is what a mask over positions hides: causal attention has
+``exp(where(m <= l, score, -inf)) * v[m]``, so half of the scores, of their exponentials and of the
+products with v are left (`masks`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import inf, prod
 
 from graphwright.describe.language import (
     Access,
@@ -93,6 +94,10 @@ def _looked_up(traced: Trace) -> dict[int, tuple[tuple[Symbol, ...], ...]]:
                 else:
                     plain.add(part.tensor)
     return {tensor: tuple(free) for tensor, free in found.items() if tensor not in plain}
+
+
+_NEUTRAL = (0, inf, -inf)
+"""What a sum, a minimum or a maximum passes over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ class _Counter:
     def _selection(self, expr: Expr) -> tuple[Expr, tuple[Poly, ...]] | None:
         """If `expr` selects a value where equalities hold: the value, and one in how many it is."""
         match expr:
-            case Call("where", (condition, value, Const(0))):
+            case Call("where", (condition, value, Const(value=other))) if other in _NEUTRAL:
                 tests = conjuncts(condition)
                 ratios = [*map(self._ratio, tests), self._neighbours(tests)]
                 known = tuple(ratio for ratio in ratios if ratio is not None)
@@ -192,6 +197,8 @@ class _Counter:
                 atom = index.atom
                 if isinstance(atom, Remainder) and other == Const(0):
                     return atom.denominator
+                for row in index.indices:  # rows may count from an attribute on: row + first
+                    atom = row if not (index - Poly.of(row)).indices else atom
                 if isinstance(atom, Symbol) and atom in self.extents and _reads(other):
                     return self.extents[atom]
             case _:

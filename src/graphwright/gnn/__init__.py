@@ -27,7 +27,17 @@ How it is built, from the bottom:
   of whatever a user gave, and check them.
 """
 
-from graphwright.gnn import data, dataloading, distributed, function, nn, ops, sampling, transforms
+from graphwright.gnn import (
+    data,
+    dataloading,
+    distributed,
+    function,
+    nn,
+    ops,
+    sampling,
+    storage,
+    transforms,
+)
 from graphwright.gnn.alias import install
 from graphwright.gnn.data import load_graphs, rand_bipartite, rand_graph, save_graphs
 from graphwright.gnn.distributed import distribute, metis_partition_assignment, predict
@@ -42,6 +52,7 @@ from graphwright.gnn.graph import (
     EdgeBatch,
     NodeBatch,
     batch,
+    bipartite_from_networkx,
     bipartite_from_scipy,
     broadcast_edges,
     broadcast_nodes,
@@ -122,6 +133,9 @@ from graphwright.gnn.transforms import (
     add_nodes,
     add_reverse_edges,
     add_self_loop,
+    adj_product_graph,
+    adj_sum_graph,
+    block_to_graph,
     compact_graphs,
     double_radius_node_labeling,
     khop_adj,
@@ -133,6 +147,7 @@ from graphwright.gnn.transforms import (
     laplacian_lambda_max,
     laplacian_pe,
     line_graph,
+    merge,
     metapath_reachable_graph,
     norm_by_dst,
     radius_graph,
@@ -153,5 +168,8 @@ from graphwright.gnn.transforms import (
     to_homogeneous,
     to_simple,
 )
+
+random = propagate = sampling  # DGL's modules of these names are parts of it
+init = storage
 
 install(__name__)

@@ -19,8 +19,10 @@ from importlib.util import find_spec
 from types import ModuleType
 
 _HOMES = {
-    "base": "storage", "convert": "graph", "nn.conv": "nn", "nn.glob": "nn", "nn.hetero": "nn",
-    "nn.softmax": "nn", "nn.utils": "nn", "readout": "graph", "subgraph": "graph", "udf": "graph",
+    "base": "storage", "init": "storage", "convert": "graph",
+    "nn.conv": "nn", "nn.glob": "nn", "nn.hetero": "nn", "nn.softmax": "nn",
+    "nn.utils": "nn", "readout": "graph", "subgraph": "graph", "udf": "graph", "utils": "nn",
+    "propagate": "sampling", "random": "sampling", "traversal": "sampling.traversal",
 }  # fmt: skip
 """Modules of DGL whose names are offered by another one here."""
 

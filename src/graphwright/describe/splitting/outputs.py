@@ -78,14 +78,17 @@ def _join_from(
 
 
 def _fits(trace: Trace, split: SymbolicSplit, number: int, choice: SymbolicSplit) -> bool:
-    """Whether `choice`, a split of output `number`, cuts the tensors of `split` identically."""
+    """Whether `choice`, a split of output `number`, cuts the tensors of `split` identically.
+
+    Where no tensor of it is cut, a shift of the same attributes says that both are of one index.
+    """
     read = _tensors(trace, number)
     mine = {key: cut for key, cut in split.cuts.items() if key[0] in read}
     cut = {tensor for tensor, _ in split.cuts}
     theirs = {key: c for key, c in choice.cuts.items() if key[0] in cut}
     changed = split.attrs.keys() & choice.attrs.keys()
     return (
-        bool(mine)
+        bool(mine or changed)
         and mine == theirs
         and choice.mask == split.mask
         and all(split.attrs[s] == choice.attrs[s] for s in changed)

@@ -89,16 +89,16 @@ class EdgePredictionSampler(Sampler):
         self.prefetch_labels = prefetch_labels or []
         self.output_device = getattr(sampler, "output_device", None)
 
-    def sample(self, g: DGLGraph, indices: Any) -> Any:
+    def sample(self, g: DGLGraph, seed_edges: Any) -> Any:
         """The mini-batch of some edges."""
-        positive = edge_subgraph(g, indices, relabel_nodes=False)
+        positive = edge_subgraph(g, seed_edges, relabel_nodes=False)
         if self.negative_sampler is None:
             graphs = [compact_graphs(positive)]
         else:
-            negative = self._negative(g, self.negative_sampler(g, indices))
+            negative = self._negative(g, self.negative_sampler(g, seed_edges))
             graphs = compact_graphs([positive, negative])
         excluded = find_exclude_eids(
-            g, indices, self.exclude, self.reverse_eids, self.reverse_etypes
+            g, seed_edges, self.exclude, self.reverse_eids, self.reverse_etypes
         )
         inputs, _, blocks = self.sampler.sample(g, graphs[0].ndata[NID], excluded)
         set_edge_lazy_features(graphs[0], self.prefetch_labels)

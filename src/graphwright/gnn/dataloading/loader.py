@@ -47,8 +47,9 @@ class DataLoader(TorchLoader[Any]):
     Indices are ids, or ids by type. With `use_ddp` each rank of the process group has its part;
     call `set_epoch` before each epoch. Mini-batches are moved to `device`, by a thread
     ahead of time with `use_prefetch_thread` (by default where that is a GPU). Graphs are sampled by
-    the processor; `use_uva`, `use_alternate_streams` and `pin_prefetcher` are taken and do nothing.
-    Other arguments are those of PyTorch's loader: `num_workers`, `persistent_workers`, ...
+    the processor; `use_uva`, `use_alternate_streams`, `pin_prefetcher` and `gpu_cache` are taken
+    and do nothing. Other arguments are those of PyTorch's loader: `num_workers`,
+    `persistent_workers`, ...
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class DataLoader(TorchLoader[Any]):
         use_alternate_streams: bool | None = None,
         pin_prefetcher: bool | None = None,
         use_uva: bool = False,
+        gpu_cache: Any = None,
         **kwargs: Any,
     ) -> None:
         if not hasattr(graph_sampler, "sample"):

@@ -60,9 +60,9 @@ class BlockSampler(Sampler):
             set_edge_lazy_features(block, self.prefetch_edge_feats)
         return result
 
-    def sample(self, g: DGLGraph, indices: Any, exclude_eids: Any = None) -> Any:
+    def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> Any:
         """The mini-batch of some seeds."""
-        return self.assign_lazy_features(self.sample_blocks(g, indices, exclude_eids))
+        return self.assign_lazy_features(self.sample_blocks(g, seed_nodes, exclude_eids))
 
 
 class NeighborSampler(BlockSampler):

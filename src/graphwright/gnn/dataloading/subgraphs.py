@@ -42,9 +42,9 @@ class ShaDowKHopSampler(Sampler):
         self.prefetch_edge_feats = prefetch_edge_feats or []
         self.output_device = output_device
 
-    def sample(self, g: DGLGraph, indices: Any, exclude_eids: Any = None) -> Any:
+    def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> Any:
         """Input nodes, output nodes and the subgraph of some seeds."""
-        nodes = indices
+        nodes = seed_nodes
         for fanout in reversed(self.fanouts):
             frontier = sample_neighbors(
                 g, nodes, fanout, prob=self.prob, replace=self.replace, exclude_edges=exclude_eids,
@@ -56,7 +56,7 @@ class ShaDowKHopSampler(Sampler):
             made = _without(made, exclude_eids)
         set_node_lazy_features(made, self.prefetch_node_feats)
         set_edge_lazy_features(made, self.prefetch_edge_feats)
-        return nodes, indices, made
+        return nodes, seed_nodes, made
 
 
 def _without(part: DGLGraph, exclude: Any) -> DGLGraph:
@@ -102,9 +102,9 @@ class ClusterGCNSampler(Sampler):
         self.prefetch_ndata, self.prefetch_edata = prefetch_ndata or [], prefetch_edata or []
         self.output_device = output_device
 
-    def sample(self, g: DGLGraph, indices: Any) -> DGLGraph:
+    def sample(self, g: DGLGraph, partition_ids: Any) -> DGLGraph:
         """The subgraph of some clusters."""
-        wanted = torch.isin(self.clusters, torch.as_tensor(indices).to(self.clusters))
+        wanted = torch.isin(self.clusters, torch.as_tensor(partition_ids).to(self.clusters))
         nodes = wanted.nonzero().reshape(-1).to(g.device, g.idtype)
         made = node_subgraph(g, nodes, output_device=self.output_device)
         set_node_lazy_features(made, self.prefetch_ndata)

@@ -3,6 +3,7 @@
 from graphwright.gnn.graph.base import ALL, EID, ETYPE, NID, NTYPE, row_entries
 from graphwright.gnn.graph.batch import batch, slice_batch, unbatch
 from graphwright.gnn.graph.convert import (
+    bipartite_from_networkx,
     bipartite_from_scipy,
     from_networkx,
     from_scipy,

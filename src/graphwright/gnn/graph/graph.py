@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphwright.gnn.graph.base import EID, ETYPE, NID, NTYPE
 from graphwright.gnn.graph.message import MessagePassing
 from graphwright.gnn.graph.mutation import Mutation
-from graphwright.gnn.storage import DGLError, Frame, Metagraph
+from graphwright.gnn.storage import DGLError, Frame, Metagraph, Relation, UnknownType
 
 
 class DGLGraph(Mutation, MessagePassing):
@@ -20,7 +21,24 @@ class DGLGraph(Mutation, MessagePassing):
     """
 
     def __getitem__(self, key: Any) -> DGLGraph:
-        """The edges of one type, between its node types; features are shared."""
+        """The edges of one type, between its node types; features are shared.
+
+        In a triplet, `:` stands for any type. Several edge types are combined to one: nodes and
+        edges have the numbers of their types as `dgl.NTYPE` and `dgl.ETYPE`, and the old ids.
+        """
+        if isinstance(key, tuple) and any(isinstance(part, slice) for part in key):
+            matching = [
+                at
+                for at, etype in enumerate(self.meta.etypes)
+                if all(isinstance(k, slice) or k == t for k, t in zip(key, etype, strict=True))
+            ]
+            if not matching:
+                raise UnknownType(
+                    f"no edge type matches {key}; the edge types are {list(self.meta.etypes)}"
+                )
+            if len(matching) > 1:
+                return self._combined(matching)
+            key = self.meta.etypes[matching[0]]
         at = self.meta.edge(key)
         src, dst = self.meta.ends[at]
         places = [src] if src == dst else [src, dst]
@@ -30,6 +48,31 @@ class DGLGraph(Mutation, MessagePassing):
         )
         frames = [self._node_frames[place] for place in places]
         return type(self)(meta, [self._relations[at]], frames, [self._edge_frames[at]])
+
+    def _combined(self, places: list[int]) -> DGLGraph:
+        """Several edge types as one, between their source types and their destination types."""
+        src_types = sorted({self.meta.ends[at][0] for at in places})
+        dst_types = sorted({self.meta.ends[at][1] for at in places})
+        sides = [src_types] if src_types == dst_types else [src_types, dst_types]
+        starts: list[dict[int, int]] = []
+        frames = []
+        for side in sides:
+            parts = [self._node_frames[place] for place in side]
+            sizes = [part.num_rows for part in parts]
+            starts.append({place: sum(sizes[:n]) for n, place in enumerate(side)})
+            frames.append(_joined(parts, side, NTYPE, NID, self.idtype, self.device))
+        ends = [(self._relations[at].coo, self.meta.ends[at]) for at in places]
+        src = torch.cat([coo[0] + starts[0][place] for coo, (place, _) in ends])
+        dst = torch.cat([coo[1] + starts[-1][place] for coo, (_, place) in ends])
+        relation = Relation(
+            num_src=frames[0].num_rows, num_dst=frames[-1].num_rows, made_coo=(src, dst)
+        )
+        edges = [self._edge_frames[at] for at in places]
+        frame = _joined(edges, places, ETYPE, EID, self.idtype, self.device)
+        names = ["+".join(sorted(self.meta.ntypes[place] for place in side)) for side in sides]
+        etype = names[0], "+".join(sorted(self.meta.etypes[at][1] for at in places)), names[-1]
+        meta = Metagraph(tuple(names), (etype,))
+        return type(self)(meta, [relation], frames, [frame])
 
     # Many graphs as one.
 
@@ -97,6 +140,23 @@ class DGLGraph(Mutation, MessagePassing):
 
 class DGLBlock(DGLGraph):
     """A bipartite graph of one step of computation: its sources include its destinations."""
+
+
+def _joined(
+    parts: list[Frame], places: list[int], kind: str, number: str, idtype: Any, device: Any
+) -> Frame:
+    """Rows of several types one after another: the features that all have alike, types and ids."""
+    sizes = [part.num_rows for part in parts]
+    made = Frame(sum(sizes), what=parts[0].what)
+    for name in parts[0]:
+        held = [part[name] for part in parts if name in part]
+        alike = {(column.dtype, tuple(column.shape[1:])) for column in held}
+        if len(held) == len(parts) and len(alike) == 1:
+            made[name] = torch.cat(held)
+    types = torch.tensor(places, dtype=idtype, device=device)
+    made[kind] = torch.repeat_interleave(types, torch.tensor(sizes, device=device))
+    made[number] = torch.cat([torch.arange(n, dtype=idtype, device=device) for n in sizes])
+    return made
 
 
 def _counted(graph: DGLGraph, side: Any) -> dict[str, int]:

@@ -82,8 +82,8 @@ class Mutation(Queries):
         at = self.meta.edge(etype)
         removed = self.edge_id_tensor(eids, etype, "eids")
         kept = _others(removed, self._relations[at].num_edges)
+        self._batch_num_edges = _count_kept(self._batch_num_edges, at, kept)
         self._keep_edges(at, kept, store_ids)
-        self._reset_batch()
 
     def remove_nodes(self, nids: Any, ntype: str | None = None, store_ids: bool = False) -> None:
         """Remove nodes and their edges; `store_ids` keeps the old ids of the others."""
@@ -91,6 +91,7 @@ class Mutation(Queries):
         place = self.meta.node("any", ntype)
         removed = self.node_ids(nids, ntype, what="nids")
         kept = _others(removed, self._node_frames[place].num_rows)
+        self._batch_num_nodes = _count_kept(self._batch_num_nodes, place, kept)
         number = torch.full((self._node_frames[place].num_rows,), -1, dtype=self.idtype)
         number = number.to(self.device)
         number[kept.long()] = torch.arange(len(kept), dtype=self.idtype, device=self.device)
@@ -104,6 +105,7 @@ class Mutation(Queries):
             src = number[src.long()] if src_place == place else src
             dst = number[dst.long()] if dst_place == place else dst
             staying = ((src >= 0) & (dst >= 0)).nonzero().reshape(-1).to(self.idtype)
+            self._batch_num_edges = _count_kept(self._batch_num_edges, at, staying)
             self._relations[at] = Relation(
                 num_src=self._node_frames[src_place].num_rows,
                 num_dst=self._node_frames[dst_place].num_rows,
@@ -111,7 +113,6 @@ class Mutation(Queries):
                 allowed=self._relations[at].allowed,
             )
             self._keep_edges(at, staying, store_ids)
-        self._reset_batch()
 
     def _keep_edges(self, at: int, kept: Tensor, store_ids: bool) -> None:
         allowed = self._relations[at].allowed
@@ -250,3 +251,15 @@ def _others(removed: Tensor, count: int) -> Tensor:
 def _is_on(frame: Any, device: torch.device) -> bool:
     values = [frame[name] for name in frame]
     return all(not isinstance(x, Tensor) or x.device.type == device.type for x in values)
+
+
+def _count_kept(
+    counts: dict[int, Tensor] | None, at: int, kept: Tensor
+) -> dict[int, Tensor] | None:
+    """Of batched graphs, how many nodes or edges of a type each has left."""
+    if counts is None:
+        return None
+    before = counts[at].long()
+    owners = torch.repeat_interleave(torch.arange(len(before), device=before.device), before)
+    left = torch.bincount(owners[kept.long()], minlength=len(before))
+    return {**counts, at: left.to(counts[at].dtype)}

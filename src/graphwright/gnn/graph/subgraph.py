@@ -102,19 +102,19 @@ def out_subgraph(
     return _at_nodes(graph, nodes, 0, relabel_nodes, store_ids, output_device)
 
 
-def edge_type_subgraph(graph: DGLGraph, etypes: Any) -> DGLGraph:
+def edge_type_subgraph(graph: DGLGraph, etypes: Any, output_device: Any = None) -> DGLGraph:
     """The edges of some types, and the node types at their ends, with all their nodes."""
     places = [graph.meta.edge(etype) for etype in etypes]
     kept = [graph.meta.etypes[at] for at in sorted(set(places))]
     names = {end for src, _, dst in kept for end in (src, dst)}
-    return _of_types(graph, [n for n in graph.meta.ntypes if n in names], kept)
+    return _of_types(graph, [n for n in graph.meta.ntypes if n in names], kept, output_device)
 
 
-def node_type_subgraph(graph: DGLGraph, ntypes: Any) -> DGLGraph:
+def node_type_subgraph(graph: DGLGraph, ntypes: Any, output_device: Any = None) -> DGLGraph:
     """The nodes of some types, and the edge types between them."""
     names = [graph.meta.ntypes[graph.meta.node("any", ntype)] for ntype in ntypes]
     kept = [e for e in graph.meta.etypes if e[0] in names and e[2] in names]
-    return _of_types(graph, [n for n in graph.meta.ntypes if n in names], kept)
+    return _of_types(graph, [n for n in graph.meta.ntypes if n in names], kept, output_device)
 
 
 def compact(graph: DGLGraph, relations: list[Relation]) -> tuple[list[Relation], list[Tensor]]:
@@ -172,17 +172,18 @@ def _store(frames: list[Frame], ids: list[Tensor], name: str, store: bool) -> No
             frame[name] = numbers
 
 
-def _of_types(graph: DGLGraph, ntypes: list[str], etypes: list[Any]) -> DGLGraph:
+def _of_types(graph: DGLGraph, ntypes: list[str], etypes: list[Any], device: Any) -> DGLGraph:
     from graphwright.gnn.storage import Metagraph
 
     if not etypes:
         raise DGLError(f"no edge types are left between node types {ntypes}")
-    return graph.with_parts(
+    part = graph.with_parts(
         [graph.relation(etype) for etype in etypes],
         [graph.node_frame(ntype).copy() for ntype in ntypes],
         [graph.edge_frame(etype).copy() for etype in etypes],
         Metagraph(tuple(ntypes), tuple(etypes)),
     )
+    return part if device is None else part.to(device)
 
 
 def _by_place(graph: DGLGraph, nodes: Any) -> list[Tensor]:

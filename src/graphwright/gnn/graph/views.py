@@ -71,9 +71,16 @@ class TypedFeatures(MutableMapping[str, Any]):
                 "dictionary from types to features."
             )
         for kind, features in values.items():
-            if kind not in self._frames:
-                raise DGLError(f"no type {kind!r}; the types are {list(self._frames)}")
-            self._frames[kind][name] = features
+            self._frames[self._known(kind)][name] = features
+
+    def _known(self, kind: Any) -> Any:
+        """A type as it is listed; an edge type may be given by its name, if one has it alone."""
+        if kind in self._frames:
+            return kind
+        named = [known for known in self._frames if isinstance(known, tuple) and known[1] == kind]
+        if len(named) != 1:
+            raise DGLError(f"no type {kind!r}; the types are {list(self._frames)}")
+        return named[0]
 
     def __delitem__(self, name: str) -> None:
         holders = [frame for frame in self._frames.values() if name in frame]

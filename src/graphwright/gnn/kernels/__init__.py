@@ -1,5 +1,6 @@
 """Fused kernels over one relation: messages are computed and reduced, and never stored."""
 
+from graphwright.gnn.kernels import registered as registered
 from graphwright.gnn.kernels.broadcast import result_shape
 from graphwright.gnn.kernels.choice import as_one
 from graphwright.gnn.kernels.messages import (
@@ -10,4 +11,5 @@ from graphwright.gnn.kernels.messages import (
     gsddmm,
     gspmm,
 )
+from graphwright.gnn.kernels.recomputed import map_edges, sum_edges
 from graphwright.gnn.kernels.segments import gather_mm, segment_mm, segment_reduce

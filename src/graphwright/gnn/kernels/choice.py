@@ -4,8 +4,8 @@ On a CPU (1M edges, 20k nodes, 128 floats, side by side; docs/gnn.md has the fig
 
     a feature copied to the other end, or times one number per edge     embedding_bag over CSR
     a feature copied to its edges                                       index_select
-    a few numbers of each edge from those of its ends                   index_select of both
-    everything else                                                     the compiled loops
+    a few numbers of each edge from those of its ends                   a loop in the order of edges
+    everything else                                                     loops by row
 
 Numbers of 16 bits are widened for the loops, and the result is rounded once. On a GPU Triton's
 kernels do, elsewhere PyTorch's general operators.
@@ -22,7 +22,9 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
 from graphwright.gnn.kernels import cpu, eager
 from graphwright.gnn.kernels.broadcast import Shape
@@ -30,9 +32,6 @@ from graphwright.gnn.storage import Relation
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _HALF = (torch.float16, torch.bfloat16)
-_BY_ROWS: dict[str, Any] = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div
-}  # fmt: skip
 _NARROW = 16
 _BAGS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -46,9 +45,14 @@ def as_one(kernel: _Kernel) -> _Kernel:
     @wraps(kernel)
     def call(*args: Any) -> Any:
         mode: Any = _get_current_dispatch_mode()
-        if mode is None or not hasattr(mode, "run_kernel"):
+        if mode is None:
             return kernel(*args)
-        return mode.run_kernel(kernel.__name__, kernel, args)
+        if hasattr(mode, "run_kernel"):
+            return mode.run_kernel(kernel.__name__, kernel, args)
+        if isinstance(mode, (FakeTensorMode, FunctionalTensorMode)):  # of constants alone
+            with _disable_current_modes():
+                return kernel(*args)
+        return kernel(*args)
 
     return cast(_Kernel, call)
 
@@ -68,10 +72,10 @@ def contract(
                 return a.index_select(0, relation.coo[0 if a_end == "u" else 1])
             if a.dtype in _BAGS and a.numel():
                 return _bag(relation, a, a_end, None, out_end)
-        if b is not None and out_end == "e" and op in _BY_ROWS and _is_narrow(a, b, out_shape):
-            x, y = _at_edges(relation, a, a_end), _at_edges(relation, b, b_end)
-            at_edges: Tensor = _BY_ROWS[op](x, y, out=None if a_end == "e" else x)
-            return at_edges
+        if b is not None and out_end == "e" and _is_narrow(op, a, b, out_shape):
+            x, y = _numpy(_widened(a)), _numpy(_widened(b))
+            values = cpu.edge_values(relation, op, x, a_end, y, b_end)
+            return torch.from_numpy(values).to(a.dtype)
         if _is_weighted(op, a, a_end, b, b_end, out_end, out_shape):
             assert b is not None
             return _bag(relation, a, a_end, b, out_end)
@@ -90,9 +94,12 @@ def contract(
 @as_one
 def extreme(
     relation: Relation, op: str, a: Tensor, a_end: str, b: Tensor | None, b_end: str,
-    least: bool, out_shape: Shape,
+    least: bool, out_shape: Shape, numbers: str = "edges",
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest or least message into each destination, and its edge; 0 and -1 without edges."""
+    """The largest or least message into each destination, and its edge; 0 and -1 without edges.
+
+    On a CPU it may be the source that is chosen, or nothing (`cpu.extreme`).
+    """
     if a.device.type != "cpu":
         pair: tuple[Tensor, Tensor] = _elsewhere(a).extreme(
             relation, op, a, a_end, b, b_end, least, out_shape
@@ -100,19 +107,21 @@ def extreme(
         return pair
     wide_a, wide_b = _widened(a), None if b is None else _widened(b)
     array = None if wide_b is None else _numpy(wide_b)
-    out, chosen = cpu.extreme(relation, op, _numpy(wide_a), a_end, array, b_end, least, out_shape)
+    out, chosen = cpu.extreme(
+        relation, op, _numpy(wide_a), a_end, array, b_end, least, out_shape, numbers
+    )
     return torch.from_numpy(out).to(a.dtype), torch.from_numpy(chosen)
 
 
 @as_one
 def route(
     relation: Relation, chosen: Tensor, grad: Tensor, shape: Shape, end: str,
-    factor: Tensor | None, factor_end: str,
+    factor: Tensor | None, factor_end: str, numbers: str,
 ) -> Tensor:  # fmt: skip
     """The gradient of an extreme for one operand, on a CPU."""
     scale = None if factor is None else _numpy(_widened(factor))
     made = cpu.route(
-        relation, chosen.numpy(), _numpy(_widened(grad)), shape, end, scale, factor_end
+        relation, chosen.numpy(), _numpy(_widened(grad)), shape, end, scale, factor_end, numbers
     )
     return torch.from_numpy(made).to(grad.dtype)
 
@@ -140,15 +149,11 @@ def _is_weighted(
     )
 
 
-def _is_narrow(a: Tensor, b: Tensor, out_shape: Shape) -> bool:
+def _is_narrow(op: str, a: Tensor, b: Tensor, out_shape: Shape) -> bool:
     """Whether rows are so short that edges are best taken in their order, not by destination."""
     same = tuple(a.shape[1:]) == tuple(b.shape[1:]) == out_shape
-    return same and 0 < prod(out_shape) <= _NARROW
-
-
-def _at_edges(relation: Relation, x: Tensor, end: str) -> Tensor:
-    """The rows of each edge's end."""
-    return x if end == "e" else x.index_select(0, relation.coo[0 if end == "u" else 1])
+    plain = op in ("add", "sub", "mul", "div") and a.is_floating_point()
+    return same and plain and 0 < prod(out_shape) <= _NARROW
 
 
 def _bag(relation: Relation, a: Tensor, a_end: str, weight: Tensor | None, out_end: str) -> Tensor:

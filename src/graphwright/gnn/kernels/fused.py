@@ -11,7 +11,8 @@ factor is at the source, and gradients of gradients come for free:
     d/da sum op(a, b):   add: copy c     sub: copy c     mul: c * b     div: c * (1 / b)
     d/db                 add: copy c     sub: -copy c    mul: c * a     div: -(c * a) / b^2
 
-An extreme remembers the edge of each element, and its gradient goes to that edge alone. The context
+An extreme remembers the edge of each element, and its gradient goes to that edge alone; of copied
+sources it remembers the source. The context
 keeps the relation (indices) and the operands, never a graph.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.gnn.kernels import choice
+from graphwright.gnn.kernels import choice, registered
 from graphwright.gnn.kernels.broadcast import Shape, flat_index, result_shape
 from graphwright.gnn.storage import Relation
 
@@ -67,7 +68,7 @@ class _Sum(torch.autograd.Function):
         kept_a = a if op in ("mul", "dot", "div") and ctx.needs_input_grad[7] else None
         kept_b = b if op in ("mul", "dot", "div") else None
         ctx.save_for_backward(kept_a, kept_b)
-        return choice.contract(relation, op, a, a_end, b, b_end, out_end, out_shape)
+        return registered.contract(relation, op, a, a_end, b, b_end, out_end, out_shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -110,7 +111,16 @@ class _Extreme(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         b_shape = None if b is None else tuple(b.shape[1:])
         shape = result_shape(op, tuple(a.shape[1:]), b_shape or ())
-        out, chosen = choice.extreme(relation, op, a, a_end, b, b_end, least, shape)
+        ctx.numbers = "edges"
+        if a.device.type == "cpu" and not registered.is_recorded(a, b):
+            if not any(ctx.needs_input_grad):
+                ctx.numbers = "none"
+            elif op == "copy" and a_end == "u":
+                ctx.numbers = "sources"
+            call: Any = (relation, op, a, a_end, b, b_end, least, shape, ctx.numbers)
+            out, chosen = choice.extreme(*call)
+        else:
+            out, chosen = registered.extreme(relation, op, a, a_end, b, b_end, least, shape)
         ctx.relation, ctx.op, ctx.ends = relation, op, (a_end, b_end)
         ctx.shapes = tuple(a.shape[1:]), b_shape
         linear = op in ("copy", "add", "sub")
@@ -124,10 +134,11 @@ class _Extreme(torch.autograd.Function):
         chosen, a, b = ctx.saved_tensors
         a_end, b_end = ctx.ends
         a_shape, b_shape = ctx.shapes
-        if grad.device.type == "cpu" and not torch.is_grad_enabled():
+        compiled = grad.device.type == "cpu" and not registered.is_recorded(grad)
+        if compiled and not torch.is_grad_enabled():
             return None, None, None, None, None, *_routed(ctx, grad)
         space = a_shape if b_shape is None else tuple(torch.broadcast_shapes(a_shape, b_shape))
-        route = _Route(ctx.relation, chosen, space)
+        route = _Route(ctx.relation, chosen, space, ctx.numbers == "sources")
         grad = route.spread(grad)
         to_a = to_b = None
         if ctx.needs_input_grad[5]:
@@ -159,7 +170,7 @@ def _routed(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
     chosen, a, b = ctx.saved_tensors
     (a_end, b_end), (a_shape, b_shape) = ctx.ends, ctx.shapes
     call = lambda shape, end, factor, other: choice.route(
-        ctx.relation, chosen, grad, shape, end, factor, other
+        ctx.relation, chosen, grad, shape, end, factor, other, ctx.numbers
     )
     to_a = to_b = None
     if ctx.needs_input_grad[5]:
@@ -181,8 +192,8 @@ class _Route:
     gradient of zero.
     """
 
-    def __init__(self, relation: Relation, chosen: Tensor, space: Shape) -> None:
-        self.relation, self.space = relation, space
+    def __init__(self, relation: Relation, chosen: Tensor, space: Shape, are_sources: bool) -> None:
+        self.relation, self.space, self.are_sources = relation, space, are_sources
         self.rows, self.numbers = len(chosen), prod(space)
         edges = self._repeated(chosen.reshape(self.rows, -1).long())
         self.none, self.edges = edges < 0, edges.clamp(min=0)
@@ -212,8 +223,8 @@ class _Route:
         return flat.reshape(rows, *shape)
 
     def _place(self, end: str, shape: Shape) -> Tensor:
-        row = self.edges
-        if end != "e":
+        row = self.edges  # or sources, of which alone are then asked
+        if end != "e" and not self.are_sources:
             row = self.relation.coo[0 if end == "u" else 1].long()[row]
         return (row * prod(shape) + _index(shape, self.space, row.device)).reshape(-1)
 

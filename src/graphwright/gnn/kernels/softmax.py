@@ -4,7 +4,8 @@
     dx[e] = y[e] * (dy[e] - sum over e' into v of y[e'] * dy[e'])
 
 On a CPU two compiled loops do what is not element-wise, in place, with PyTorch's vectorised `exp`
-between them. Beyond x and y nothing of the size of the edges is stored.
+between them, and a third makes the gradient. Beyond x, y and dx nothing of the size of the edges is
+stored.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphwright.gnn.kernels import choice
+from graphwright.gnn.kernels import choice, registered
 from graphwright.gnn.kernels.cpu import over_rows
 from graphwright.gnn.kernels.fused import sum_messages
 from graphwright.gnn.storage import Relation
@@ -34,8 +35,7 @@ def fused_softmax(relation: Relation, scores: Tensor) -> Tensor:
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, relation: Relation, scores: Tensor) -> Tensor:
-        compiled = scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64)
-        out = (_in_loops if compiled else _in_parts)(relation, scores)
+        out = (_in_loops if _is_compiled(scores) else _in_parts)(relation, scores)
         ctx.relation = relation
         ctx.save_for_backward(out)
         return out
@@ -43,6 +43,8 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,), (out,) = grads, ctx.saved_tensors
+        if _is_compiled(grad) and not torch.is_grad_enabled():
+            return None, _gradient_in_loops(ctx.relation, out, grad)
         flow = out * grad
         total = sum_messages(ctx.relation, "copy", (flow, "e"), None, "v", tuple(flow.shape[1:]))
         back = sum_messages(
@@ -51,28 +53,49 @@ class _Softmax(torch.autograd.Function):
         return None, flow - back
 
 
+def _is_compiled(x: Tensor) -> bool:
+    """Whether the compiled loops take it."""
+    known = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return known and not registered.is_recorded(x)
+
+
 def _in_parts(relation: Relation, scores: Tensor) -> Tensor:
     shape = tuple(scores.shape[1:])
     wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    most, _ = choice.extreme(relation, "copy", wide, "e", None, "e", False, shape)
-    out = choice.contract(relation, "sub", wide, "e", most, "v", "e", shape).exp_()
-    total = choice.contract(relation, "copy", out, "e", None, "e", "v", shape)
-    return choice.contract(relation, "div", out, "e", total, "v", "e", shape).to(scores.dtype)
+    most, _ = registered.extreme(relation, "copy", wide, "e", None, "e", False, shape)
+    out = registered.contract(relation, "sub", wide, "e", most, "v", "e", shape).exp()
+    total = registered.contract(relation, "copy", out, "e", None, "e", "v", shape)
+    return registered.contract(relation, "div", out, "e", total, "v", "e", shape).to(scores.dtype)
 
 
 @choice.as_one
 def _in_loops(relation: Relation, scores: Tensor) -> Tensor:
     out = torch.empty_like(scores, memory_format=torch.contiguous_format)
-    if not scores.numel():
-        return out
-    form, wide = relation.csc, scores.numel() // len(scores)
-    indptr, flat = form.indptr.numpy(), out.reshape(-1).numpy()
-    edges = (form.indices[:0] if form.edge_ids is None else form.edge_ids).numpy()
-    given = scores.detach().contiguous().reshape(-1).numpy()
-    over_rows(_shift, indptr, 4 * wide, edges, U(wide), given, flat)
-    out.exp_()
-    over_rows(_normalise, indptr, 4 * wide, edges, U(wide), flat)
+    if scores.numel():
+        given, flat = _flat(scores), _flat(out)
+        _over_rows(_shift, relation, scores, given, flat)
+        out.exp_()
+        _over_rows(_normalise, relation, scores, flat)
     return out
+
+
+@choice.as_one
+def _gradient_in_loops(relation: Relation, y: Tensor, grad: Tensor) -> Tensor:
+    out = torch.empty_like(y, memory_format=torch.contiguous_format)
+    if y.numel():
+        _over_rows(_differentiate, relation, y, _flat(y), _flat(grad), _flat(out))
+    return out
+
+
+def _flat(x: Tensor) -> Any:
+    return x.detach().contiguous().reshape(-1).numpy()
+
+
+def _over_rows(loop: Any, relation: Relation, like: Tensor, *flat: Any) -> None:
+    """Run a loop over destinations, on flat arrays with as many numbers for each edge as `like`."""
+    form, wide = relation.csc, like.numel() // len(like)
+    edges = (form.indices[:0] if form.edge_ids is None else form.edge_ids).numpy()
+    over_rows(loop, form.indptr.numpy(), 4 * wide, edges, U(wide), *flat)
 
 
 @reassociated
@@ -111,3 +134,24 @@ def _normalise(start: Any, stop: Any, indptr: Any, edges: Any, wide: Any, out: A
             at = (U(edges[p]) if numbered else p) * wide
             for k in range(wide):
                 out[at + k] *= total[k]
+
+
+@reassociated
+def _differentiate(
+    start: Any, stop: Any, indptr: Any, edges: Any, wide: Any, y: Any, grad: Any, out: Any
+) -> None:
+    """out = y * (grad - the sum of y * grad over its row and column)"""
+    indptr, edges = unowned(indptr), unowned(edges)
+    y, grad, out = unowned(y), unowned(grad), unowned(out)
+    numbered, total = len(edges) > 0, np.empty(wide, out.dtype)
+    for row in range(start, stop):
+        first, end = U(indptr[row]), U(indptr[row + U(1)])
+        total[:] = 0
+        for p in range(first, end):
+            at = (U(edges[p]) if numbered else p) * wide
+            for k in range(wide):
+                total[k] += y[at + k] * grad[at + k]
+        for p in range(first, end):
+            at = (U(edges[p]) if numbered else p) * wide
+            for k in range(wide):
+                out[at + k] = y[at + k] * (grad[at + k] - total[k])

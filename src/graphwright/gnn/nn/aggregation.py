@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from graphwright.gnn import function as fn
 from graphwright.gnn.graph import DGLGraph
-from graphwright.gnn.kernels import gsddmm, gspmm
+from graphwright.gnn.kernels import gsddmm, gspmm, sum_edges
 from graphwright.gnn.nn.convolution import propagate
 from graphwright.gnn.nn.inputs import Feature, expand_as_pair, require_in_edges, zeros_if
 from graphwright.gnn.storage import DGLError
@@ -148,7 +148,7 @@ class GINConv(nn.Module):
 
 
 class GINEConv(nn.Module):
-    """GIN with edge features: f((1 + eps) x_v + the sum of relu(x_u + x_e)), which are stored."""
+    """GIN with edge features: f((1 + eps) x_v + the sum of relu(x_u + x_e))."""
 
     eps: Tensor
 
@@ -165,8 +165,7 @@ class GINEConv(nn.Module):
 
     def forward(self, graph: DGLGraph, node_feat: Feature, edge_feat: Tensor) -> Tensor:
         h_src, h_dst = expand_as_pair(node_feat, graph)
-        messages = F.relu(gsddmm(graph.relation(), "add", (h_src, "u"), (edge_feat, "e")))
-        near = gspmm(graph.relation(), "copy", "sum", (messages, "e"))
+        near = sum_edges(graph.relation(), lambda u, e: F.relu(u + e), u=h_src, e=edge_feat)
         out = (1 + self.eps) * h_dst + near
         return out if self.apply_func is None else self.apply_func(out)
 
@@ -187,6 +186,10 @@ class EdgeConv(nn.Module):
         self.batch_norm, self._allow_zero_in_degree = batch_norm, allow_zero_in_degree
         if batch_norm:
             self.bn = nn.BatchNorm1d(out_feat)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes without in-edges are allowed."""
+        self._allow_zero_in_degree = set_value
 
     def forward(self, g: DGLGraph, feat: Feature) -> Tensor:
         require_in_edges(g, self._allow_zero_in_degree)
@@ -222,6 +225,14 @@ class NNConv(nn.Module):
                 nn.Identity() if same else nn.Linear(self._in_dst_feats, out_feats, bias=False)
             )
         self.bias = zeros_if(bias, out_feats)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights that are the layer's own anew, and set the bias to zero."""
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+        if isinstance(self.res_fc, nn.Linear):
+            nn.init.xavier_normal_(self.res_fc.weight, gain=nn.init.calculate_gain("relu"))
 
     def forward(self, graph: DGLGraph, feat: Feature, efeat: Tensor) -> Tensor:
         h_src, h_dst = expand_as_pair(feat, graph)
@@ -244,6 +255,11 @@ class GatedGraphConv(nn.Module):
         self._n_steps, self._n_etypes = n_steps, n_etypes
         self.linears = nn.ModuleList(nn.Linear(out_feats, out_feats) for _ in range(n_etypes))
         self.gru = nn.GRUCell(out_feats, out_feats, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew."""
+        self.gru.reset_parameters()
         for layer in self.linears:
             assert isinstance(layer, nn.Linear)
             nn.init.xavier_normal_(layer.weight, gain=nn.init.calculate_gain("relu"))

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from graphwright.gnn.graph import DGLGraph
-from graphwright.gnn.kernels import edge_softmax, gsddmm, gspmm
+from graphwright.gnn.kernels import edge_softmax, gsddmm, gspmm, map_edges
 from graphwright.gnn.nn.inputs import Feature, expand_as_pair, require_in_edges, zeros_if
 
 Activation = Callable[[Tensor], Tensor] | None
@@ -96,10 +97,7 @@ class GATConv(nn.Module):
 
 
 class GATv2Conv(nn.Module):
-    """Attention with a . LeakyReLU(W_u x_u + W_v x_v), whose ranking depends on both ends.
-
-    The activation is between the sum and the product, so scores need edges x heads x features.
-    """
+    """Attention with a . LeakyReLU(W_u x_u + W_v x_v), whose ranking depends on both ends."""
 
     def __init__(
         self, in_feats: Any, out_feats: int, num_heads: int, feat_drop: float = 0.0,
@@ -119,9 +117,23 @@ class GATv2Conv(nn.Module):
         self.leaky_relu = nn.LeakyReLU(negative_slope)
         self.res_fc = _residual(residual, dst_feats, width)
         self.activation = activation
+        self.bias = bias
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew."""
         gain = nn.init.calculate_gain("relu")
         for parameter in (self.fc_src.weight, self.fc_dst.weight, self.attn):
             nn.init.xavier_normal_(parameter, gain=gain)
+        if self.bias:
+            nn.init.zeros_(self.fc_src.bias)
+            nn.init.zeros_(self.fc_dst.bias)
+        if isinstance(self.res_fc, nn.Linear):
+            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes without in-edges are allowed."""
+        self._allow_zero_in_degree = set_value
 
     def forward(self, graph: DGLGraph, feat: Feature, get_attention: bool = False) -> Any:
         require_in_edges(graph, self._allow_zero_in_degree)
@@ -129,8 +141,12 @@ class GATv2Conv(nn.Module):
         h_src, h_dst = (self.feat_drop(x) for x in expand_as_pair(feat, graph))
         shape = (-1, self._num_heads, self._out_feats)
         x_src, x_dst = self.fc_src(h_src).view(shape), self.fc_dst(h_dst).view(shape)
-        mixed = self.leaky_relu(gsddmm(relation, "add", (x_src, "u"), (x_dst, "v")))
-        scores = (mixed * self.attn).sum(-1, keepdim=True)
+        slope = self.leaky_relu.negative_slope
+        scores = map_edges(
+            relation,
+            lambda u, v, attn: (F.leaky_relu(u + v, slope) * attn).sum(-1, keepdim=True),
+            u=x_src, v=x_dst, shared=(self.attn,),
+        )  # fmt: skip
         attention = self.attn_drop(edge_softmax(relation, scores))
         out = gspmm(relation, "mul", "sum", (x_src, "u"), (attention, "e"))
         if self.res_fc is not None:

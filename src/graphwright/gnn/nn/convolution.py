@@ -122,6 +122,17 @@ class SGConv(nn.Module):
         self._k, self._cached, self.norm = k, cached, norm
         self._cached_h: Tensor | None = None
         self._allow_zero_in_degree = allow_zero_in_degree
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew, and set the bias to zero."""
+        nn.init.xavier_uniform_(self.fc.weight)
+        if self.fc.bias is not None:
+            nn.init.zeros_(self.fc.bias)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes without in-edges are allowed."""
+        self._allow_zero_in_degree = set_value
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         require_in_edges(graph, self._allow_zero_in_degree)
@@ -175,6 +186,10 @@ class TAGConv(nn.Module):
         super().__init__()
         self._k, self._activation = k, activation
         self.lin = nn.Linear(in_feats * (k + 1), out_feats, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight anew."""
         nn.init.xavier_normal_(self.lin.weight, gain=nn.init.calculate_gain("relu"))
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:

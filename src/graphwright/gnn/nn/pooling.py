@@ -86,6 +86,10 @@ class Set2Set(nn.Module):
         self.input_dim, self.n_iters, self.n_layers = input_dim, n_iters, n_layers
         self.lstm = nn.LSTM(2 * input_dim, input_dim, n_layers)
 
+    def reset_parameters(self) -> None:
+        """Draw all weights anew."""
+        self.lstm.reset_parameters()
+
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         with graph.local_scope():
             size = graph.batch_size
@@ -120,6 +124,12 @@ class JumpingKnowledge(nn.Module):
             hidden = (num_layers * in_feats) // 2
             self.lstm = nn.LSTM(in_feats, hidden, bidirectional=True, batch_first=True)
             self.att = nn.Linear(2 * hidden, 1)
+
+    def reset_parameters(self) -> None:
+        """Draw the weights of mode "lstm" anew."""
+        if self.mode == "lstm":
+            self.lstm.reset_parameters()
+            self.att.reset_parameters()
 
     def forward(self, feat_list: list[Tensor]) -> Tensor:
         if self.mode == "cat":

@@ -220,6 +220,12 @@ class HeteroEmbedding(nn.Module):
         self.embeds = nn.ModuleDict(tables)
         self._kinds = {_key(kind): kind for kind in num_embeddings}
 
+    def reset_parameters(self) -> None:
+        """Draw all embeddings anew."""
+        for table in self.embeds.values():
+            assert isinstance(table, nn.Embedding)
+            nn.init.xavier_uniform_(table.weight)
+
     @property
     def weight(self) -> dict[Any, Tensor]:
         """The whole table of each type."""

@@ -1,5 +1,6 @@
 """Parts of a graph, in order or at random: traversals, neighbours, walks, missing edges."""
 
+from graphwright.gnn.graph import DGLGraph
 from graphwright.gnn.sampling import traversal
 from graphwright.gnn.sampling.generator import (
     advance,
@@ -28,3 +29,7 @@ from graphwright.gnn.sampling.traversal import (
     topological_nodes_generator,
 )
 from graphwright.gnn.sampling.walks import node2vec_random_walk, pack_traces, random_walk
+
+for _function in (global_uniform_negative_sampling, sample_neighbors, select_topk):
+    setattr(DGLGraph, _function.__name__, _function)  # as methods, as in DGL
+del _function

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -180,12 +181,10 @@ def put_rows(values: Any, rows: Tensor, new: Any) -> Any:
     """An array with some rows replaced; the one given is left as it was."""
     if isinstance(values, Tensor):
         return values.index_put((rows.to(values.device).long(),), new)
-    at = rows.cpu().numpy()
-    if hasattr(values, "at"):  # JAX
-        return values.at[at].set(new)
-    copied = values.copy()
-    copied[at] = new
-    return copied
+    namespace = type(values).__array_namespace__(values)
+    places = np.arange(len(values))
+    places[rows.cpu().numpy()] = len(values) + np.arange(len(new))
+    return namespace.take(namespace.concat([values, new]), namespace.asarray(places), axis=0)
 
 
 def zeros_like(values: Any, shape: tuple[int, ...]) -> Any:

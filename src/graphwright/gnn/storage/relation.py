@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from graphwright.gnn.storage.compress import invert, rows_of, sort_by_end
 
@@ -201,14 +202,33 @@ class _Mirror(Relation):
         return self.of.convert(**how).reverse
 
 
+def rows_from(src: Tensor, dst: Tensor, num_src: int, first: int, count: int) -> Relation:
+    """The edges into `count` destinations from `first` on, which become 0 and up.
+
+    Edges keep their numbers, so features of all edges fit it. It has no COO form.
+    """
+    with _disable_current_modes():
+        local = dst - first
+        held = ((local >= 0) & (local < count)).nonzero().reshape(-1)
+        indptr, order = sort_by_end(local[held], count)
+        edges = held if order is None else held[order.long()]
+        all_in_order = order is None and len(held) == len(dst)
+        numbers = None if all_in_order else edges.to(dst.dtype)
+        return Relation(
+            num_src=num_src, num_dst=count, made_csc=Compressed(indptr, src[edges], numbers)
+        )
+
+
 def _compress(rows: Tensor, columns: Tensor, num_rows: int) -> Compressed:
-    indptr, order = sort_by_end(rows, num_rows)
-    return Compressed(indptr, columns if order is None else columns[order.long()], order)
+    with _disable_current_modes():  # forms are kept, whoever records what is done now
+        indptr, order = sort_by_end(rows, num_rows)
+        return Compressed(indptr, columns if order is None else columns[order.long()], order)
 
 
 def _expand(form: Compressed) -> tuple[Tensor, Tensor]:
-    rows, columns = rows_of(form.indptr), form.indices
-    if form.edge_ids is None:
-        return rows, columns
-    places = invert(form.edge_ids).long()
-    return rows[places], columns[places]
+    with _disable_current_modes():
+        rows, columns = rows_of(form.indptr), form.indices
+        if form.edge_ids is None:
+            return rows, columns
+        places = invert(form.edge_ids).long()
+        return rows[places], columns[places]

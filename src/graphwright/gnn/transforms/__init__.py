@@ -5,7 +5,8 @@ edges do; `dgl.NID` and `dgl.EID` hold the old ids where the result numbers anew
 """
 
 from graphwright.gnn.graph import DGLGraph
-from graphwright.gnn.transforms.blocks import compact_graphs, to_block
+from graphwright.gnn.transforms.blocks import block_to_graph, compact_graphs, to_block
+from graphwright.gnn.transforms.combine import adj_product_graph, adj_sum_graph, merge
 from graphwright.gnn.transforms.directions import add_reverse_edges, reverse, to_bidirected
 from graphwright.gnn.transforms.encodings import (
     double_radius_node_labeling,

@@ -95,6 +95,19 @@ def _number_destinations(g: DGLGraph, ntype: str, ids: Tensor) -> dict[Any, Tens
     return dict(zip(etypes, split, strict=True))
 
 
+def block_to_graph(block: DGLBlock) -> DGLGraph:
+    """A block as a graph of its own: node type `x` becomes `x_src` and `x_dst`."""
+    src, dst = ([f"{ntype}_{side}" for ntype in types] for side, types in
+                (("src", block.srctypes), ("dst", block.dsttypes)))  # fmt: skip
+    etypes = tuple((f"{s}_src", name, f"{d}_dst") for s, name, d in block.canonical_etypes)
+    return DGLGraph(
+        Metagraph((*src, *dst), etypes),
+        block._relations,
+        [frame.copy() for frame in block._node_frames],
+        [frame.copy() for frame in block._edge_frames],
+    )
+
+
 def compact_graphs(
     graphs: Any, always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
 ) -> Any:

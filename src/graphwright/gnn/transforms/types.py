@@ -18,7 +18,7 @@ from graphwright.gnn.transforms.parts import count_up, ids_where, require_homoge
 
 
 def to_homogeneous(
-    g: DGLGraph,
+    G: DGLGraph,  # noqa: N803
     ndata: Sequence[str] | None = None,
     edata: Sequence[str] | None = None,
     store_type: bool = True,
@@ -28,6 +28,7 @@ def to_homogeneous(
 
     With `return_count` also the number of nodes of each type, and of edges.
     """
+    g = G
     counts = [frame.num_rows for frame in g._node_frames]
     starts = [sum(counts[:at]) for at in range(len(counts))]
     ends = [

@@ -163,7 +163,7 @@ class Scope:
         if isinstance(parts[0], Tensor):
             joined: Any = torch.cat(parts)
         else:
-            joined = type(parts[0]).__array_namespace__(parts[0]).concatenate(parts)
+            joined = type(parts[0]).__array_namespace__(parts[0]).concat(parts)
         empty = self.dst._new_rows(name, joined, self.relation.num_dst)
         return put_rows(empty, order, joined)
 

@@ -7,6 +7,8 @@
     dot8(a, i, b, j)          the sum of a[i:i+8] * b[j:j+8]
     more8(out, o, w, a, i, n)   where a[i:i+8] is more than out[o:o+8], it takes its place, and
                               w[o:o+8] is n; less8 is for less
+    most8(out, o, a, i)       the same without w; least8 is for less
+    sum8(out, o, a, i, b, j)  out[o:o+8] = a[i:i+8] + b[j:j+8]; difference8, product8, quotient8
 
 Rows of features are read in the order of edges, which is random: without prefetching, each waits
 for memory in turn. Numba vectorises long loops alone, and the run of one attention head has 8 to
@@ -194,3 +196,43 @@ def _extreme8(sign: str) -> Any:
 
 
 more8, less8 = _extreme8(">"), _extreme8("<")
+
+
+def _keep8(sign: str) -> Any:
+    @_written
+    def kept8(context: Any, out: Any, o: Any, a: Any, i: Any) -> Any:
+        """Eight numbers take the place of others that they beat."""
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            write = _Writer(context, builder, signature)
+            place, x = write.place(0, values), write.load(write.place(2, values))
+            old = write.load(place)
+            write.store(builder.select(write.is_better(x, old, sign), x, old), place)
+            return context.get_dummy_value()
+
+        return _TYPES.void(out, o, a, i), codegen
+
+    return kept8
+
+
+most8, least8 = _keep8(">"), _keep8("<")
+
+
+def _put8(operation: str) -> Any:
+    @_written
+    def made8(context: Any, out: Any, o: Any, a: Any, i: Any, b: Any, j: Any) -> Any:
+        """Eight numbers are set to what two times eight make."""
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            write = _Writer(context, builder, signature)
+            x, y = write.load(write.place(2, values)), write.load(write.place(4, values))
+            write.store(getattr(builder, operation)(x, y), write.place(0, values))
+            return context.get_dummy_value()
+
+        return _TYPES.void(out, o, a, i, b, j), codegen
+
+    return made8
+
+
+sum8, difference8, product8, quotient8 = map(_put8, ("fadd", "fsub", "fmul", "fdiv"))
+"""For floating-point numbers alone."""

@@ -22,11 +22,17 @@ import numpy as np
 
 from graphwright.gnn.kernels.cpu.lanes import (
     copy8,
+    difference8,
     dot8,
+    least8,
     less8,
     more8,
+    most8,
     prefetch,
+    product8,
+    quotient8,
     scale8,
+    sum8,
     times8,
 )
 from graphwright.tasks import reassociated, reassociated_inline, unowned
@@ -235,6 +241,26 @@ def _compare(
             out[o + k], chosen[o + k] = value, number
 
 
+@reassociated_inline
+def _keep(out: Any, o: Any, x: Any, i: Any, run: Any, is_first: Any, least: Any) -> None:
+    """The same where nobody asks for the entries."""
+    if is_first:
+        for k in range(run):
+            out[o + k] = x[i + k]
+        return
+    end = run - run % U(8)
+    if least:
+        for k in range(U(0), end, U(8)):
+            least8(out, o + k, x, i + k)
+    else:
+        for k in range(U(0), end, U(8)):
+            most8(out, o + k, x, i + k)
+    for k in range(end, run):
+        value, old = x[i + k], out[o + k]
+        if value != value or (value < old if least else value > old):
+            out[o + k] = value
+
+
 @reassociated
 def extreme_rows(
     start: Any, stop: Any, indptr: Any, indices: Any, edges: Any, op: Any, run: Any,
@@ -243,14 +269,14 @@ def extreme_rows(
 ) -> None:  # fmt: skip
     """The largest (or `least`) message of each row, and the edge that it came from.
 
-    `out` and `chosen` begin with zeros and -1, which is what rows without edges keep. Of equal
-    messages the first counts; a message that is not a number wins over all.
+    `out` and `chosen` begin with zeros and -1, which is what rows without edges keep; an empty
+    `chosen` is not filled. Of equal messages the first counts; one that is not a number wins.
     """
     indptr, indices, edges = unowned(indptr), unowned(indices), unowned(edges)
     a, b, out, chosen = unowned(a), unowned(b), unowned(out), unowned(chosen)
     a_at, b_at, o_at = unowned(a_at), unowned(b_at), unowned(o_at)
     numbered, groups, num_entries = len(edges) > 0, U(len(o_at)), U(len(indices))
-    buffer = np.empty(run, out.dtype)
+    buffer, is_asked = np.empty(run, out.dtype), len(chosen) > 0
     for row in range(start, stop):
         first = U(indptr[row])
         for p in range(first, U(indptr[row + U(1)])):
@@ -272,13 +298,20 @@ def extreme_rows(
                     x = _reduced(op, a, i, b, j, b_step, run)
                     old = out[o]
                     if p == first or x != x or (x < old if least else x > old):
-                        out[o], chosen[o] = x, number
+                        out[o] = x
+                        if is_asked:
+                            chosen[o] = number
                     continue
-                if op == 0:
-                    _compare(out, o, chosen, a, i, run, number, p == first, least)
-                else:
+                if op != 0:
                     _fill(op, buffer, a, i, b, j, b_step, run)
+                if is_asked and op == 0:
+                    _compare(out, o, chosen, a, i, run, number, p == first, least)
+                elif is_asked:
                     _compare(out, o, chosen, buffer, U(0), run, number, p == first, least)
+                elif op == 0:
+                    _keep(out, o, a, i, run, p == first, least)
+                else:
+                    _keep(out, o, buffer, U(0), run, p == first, least)
 
 
 @reassociated
@@ -316,3 +349,31 @@ def route_rows(
                     place = _pick(f_end, U(src[edge]), row, edge) * f_wide
                     value *= factor[place + f_at[g] + k * f_step]
                 to[places[k]] += value
+
+
+@reassociated
+def edge_rows(
+    start: Any, stop: Any, src: Any, dst: Any, op: Any, wide: Any,
+    a: Any, a_end: Any, b: Any, b_end: Any, out: Any,
+) -> None:  # fmt: skip
+    """The messages of edges start to stop, of short rows of one width, in the order of edges."""
+    src, dst, a, b, out = unowned(src), unowned(dst), unowned(a), unowned(b), unowned(out)
+    end = wide - wide % U(8)
+    for edge in range(start, stop):
+        i = _pick(a_end, U(src[edge]), U(dst[edge]), edge) * wide
+        j = _pick(b_end, U(src[edge]), U(dst[edge]), edge) * wide
+        o = edge * wide
+        if op == 1:
+            for k in range(U(0), end, U(8)):
+                sum8(out, o + k, a, i + k, b, j + k)
+        elif op == 2:
+            for k in range(U(0), end, U(8)):
+                difference8(out, o + k, a, i + k, b, j + k)
+        elif op == 3:
+            for k in range(U(0), end, U(8)):
+                product8(out, o + k, a, i + k, b, j + k)
+        else:
+            for k in range(U(0), end, U(8)):
+                quotient8(out, o + k, a, i + k, b, j + k)
+        for k in range(end, wide):
+            out[o + k] = _value(op, a[i + k], b[j + k])

@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.gnn.kernels.broadcast import Layout, Shape, layout
-from graphwright.gnn.kernels.cpu.loops import EDGE, OTHER, ROW, extreme_rows, route_rows, sum_rows
+from graphwright.gnn.kernels.cpu.loops import (
+    EDGE,
+    OTHER,
+    ROW,
+    edge_rows,
+    extreme_rows,
+    route_rows,
+    sum_rows,
+)
 from graphwright.gnn.kernels.cpu.threads import over_rows, over_spans
 from graphwright.gnn.storage import Compressed, Relation
 
@@ -45,16 +53,22 @@ def contract(
 
 def extreme(
     relation: Relation, op: str, a: Array, a_end: str, b: Array | None, b_end: str,
-    least: bool, out_shape: Shape,
+    least: bool, out_shape: Shape, numbers: str = "edges",
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The largest or least message into each destination, and its edge; 0 and -1 without edges."""
+    """The largest or least message into each destination, and its edge; 0 and -1 without edges.
+
+    `numbers` may also be "sources" instead of edges, where no operand is of edges, or "none".
+    """
     small = relation.num_edges < 2**31
     out = np.zeros((relation.num_dst, *out_shape), a.dtype)
-    chosen = np.full(out.shape, -1, np.int32 if small else np.int64)
+    asked = (0,) if numbers == "none" else out.shape
+    chosen = np.full(asked, -1, np.int32 if small else np.int64)
     if relation.num_edges and out.size:
         work = _Work(relation, "v", OPS[op], a, a_end, b, b_end, out_shape)
+        indices, edges, *rest = work.args
         over_rows(
-            extreme_rows, work.indptr, work.wide, *work.args,
+            extreme_rows, work.indptr, work.wide, indices,
+            indices if numbers == "sources" else edges, *rest,
             out.reshape(-1), np.uint64(prod(out_shape)), least, work.at[2],
             np.uint64(work.steps[2]), chosen.reshape(-1),
         )  # fmt: skip
@@ -63,10 +77,11 @@ def extreme(
 
 def route(
     relation: Relation, chosen: Array, grad: Array, shape: Shape, end: str,
-    factor: Array | None, factor_end: str,
+    factor: Array | None, factor_end: str, numbers: str = "edges",
 ) -> Array:  # fmt: skip
     """The gradient of an extreme for the operand of `shape` at `end`, times a factor of the edge.
 
+    `numbers` says what `extreme` has chosen; if it is sources, `end` is "u".
     Elements of several rows may have come from one source. So for sources threads divide the
     numbers of a run between them, if they go to different places, and otherwise the rows.
     """
@@ -85,9 +100,23 @@ def route(
         route_rows, len(grad) if by_rows else made.run, 0 if is_one_threads else 4 * grad.size,
         by_rows, np.uint64(len(grad)), relation.coo[0].numpy(), chosen.reshape(-1),
         np.ascontiguousarray(grad).reshape(-1), np.uint64(prod(grad.shape[1:])), at[2], steps[2],
-        np.uint64(made.run), out.reshape(-1), np.uint64(prod(shape)), places[end], at[0], steps[0],
+        np.uint64(made.run), out.reshape(-1), np.uint64(prod(shape)),
+        EDGE if numbers == "sources" else places[end], at[0], steps[0],
         factor is not None, scale.reshape(-1), np.uint64(prod(scale_shape)), places[factor_end],
         at[1], steps[1],
+    )  # fmt: skip
+    return out
+
+
+def edge_values(relation: Relation, op: str, a: Array, a_end: str, b: Array, b_end: str) -> Array:
+    """The messages themselves, of floating-point operands of one shape with few numbers."""
+    out = np.empty((relation.num_edges, *a.shape[1:]), a.dtype)
+    src, dst = (np.ascontiguousarray(ends.numpy()) for ends in relation.coo)
+    wide = prod(a.shape[1:])
+    place = {"u": OTHER, "v": ROW, "e": EDGE}
+    over_spans(
+        edge_rows, relation.num_edges, out.size, src, dst, OPS[op],
+        np.uint64(wide), a.reshape(-1), place[a_end], b.reshape(-1), place[b_end], out.reshape(-1),
     )  # fmt: skip
     return out
 
