@@ -130,7 +130,7 @@ NAMES = {
     "can_cast": ([()], lambda xp, x: np.asarray([xp.can_cast(np.int8, np.int64), xp.can_cast(np.float64, np.int8)])),
     "result_type": ([()], lambda xp, x: np.zeros(0, xp.result_type(np.int8, np.uint8))),
     "isdtype": ([()], lambda xp, x: np.asarray([xp.isdtype(np.dtype(np.int8), "integral"), xp.isdtype(np.dtype(np.int8), "bool")])),
-    "finfo": ([()], lambda xp, x: np.asarray(xp.finfo(np.float32).eps)),
+    "finfo": ([()], lambda xp, x: np.asarray(float(xp.finfo(np.float32).eps))),
     "iinfo": ([()], lambda xp, x: np.asarray(xp.iinfo(np.int16).max)),
     # -- elements, in other forms than one and two operands
     "round": (SHAPES, lambda xp, x: [xp.round(x), xp.round(x, 1)]),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from _array_programs import APPLICATIONS
 from graphwright.arrays.errors import ClusterLost
 from graphwright.arrays.evaluate import SETTINGS
 from graphwright.arrays.running.session import current_workers
+from graphwright.run.workers import dask_workers
 
 SIZES = {
     "k-means": 400, "Jacobi": 40, "x + x.T": 40, "standardise, Gram": 60, "conjugate gradient": 30,
@@ -23,8 +25,16 @@ SIZES = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def patient():
+    """A busy machine takes its time to start another worker."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dask_workers, "MOST_SECONDS", 600.0)
+        yield
+
+
 @pytest.fixture(scope="module")
-def processes():
+def processes(patient):
     ga.use_workers(2)
     yield current_workers()
     ga.disconnect()
@@ -156,3 +166,50 @@ def test_a_checkpoint_whose_folder_is_gone_says_so(tmp_path):
     (tmp_path / "step-000000001").rename(tmp_path / "elsewhere")
     with pytest.raises(ga.ArrayError, match="names step-000000001, and there is no such folder"):
         ga.resume(tmp_path)
+
+
+def counting(folder):
+    """A function that leaves a file for each call."""
+
+    def function(block):
+        os.close(os.open(f"{folder}/{os.urandom(8).hex()}", os.O_CREAT))
+        return block + 1
+
+    return function
+
+
+def test_only_what_a_lost_worker_held_is_made_again(patient, all_distributed, tmp_path):
+    """Through values that were let go on the way, and from an array of this process."""
+    given = np.random.default_rng(0).normal(size=(2000, 50))
+    step = counting(str(tmp_path))
+    ga.use_workers(2)
+    workers = current_workers()
+    x = ga.from_array(given)
+    for _ in range(3):
+        x = ga.map(step, x, dtype=np.float64).persist()
+    total = x.sum(axis=0).persist()
+    assert len(list(tmp_path.iterdir())) == 3 * 2
+    address = workers.addresses[1]
+    victim = workers.client.run(os.getpid, workers=[address])[address]
+    os.kill(victim, signal.SIGKILL)
+    np.testing.assert_allclose((x * 2).compute(), (given + 3) * 2)
+    np.testing.assert_allclose(total + 1, (given + 3).sum(axis=0) + 1)
+    assert len(list(tmp_path.iterdir())) == 3 * 2 + 3  # one block of two, three steps back
+    ga.disconnect()
+
+
+def test_a_rank_moves_to_a_worker_that_is_left(all_distributed):
+    """Without a new worker, one that is left does the work of both."""
+    given = np.random.default_rng(0).normal(size=(2000, 50))
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        ga.connect(cluster)
+        x = (ga.from_array(given) + 1).persist()
+        cluster.scale(1)
+        while len(cluster.scheduler_info["workers"]) > 1:
+            time.sleep(0.1)
+        np.testing.assert_allclose((x * x).sum(axis=0), ((given + 1) ** 2).sum(axis=0))
+        workers = current_workers()
+        assert len(workers) == 2 and len(set(workers.addresses)) == 1
+        ga.disconnect()

@@ -47,6 +47,12 @@ PROGRAMS = {
     "pairs": lambda x: x[[0, 3, 4], [1, 2, 2]] + 1,
     "reshape": lambda x: ga.reshape(ga.reshape(x, (-1,)) + 1, (x.shape[1], x.shape[0])).sum(axis=0),
     "join": lambda x: ga.concat([x, x * 2], axis=0).max(axis=0),
+    "edges": lambda x: ga.concat([x[:1] * 2, x[1:-1, ::-1], x[-1:]], axis=0).sum(axis=1),
+    "roll": lambda x: ga.roll(x, 1, axis=0) - ga.roll(x, -5, axis=(0, 1)),
+    "assigned": lambda x: ga.update(
+        ga.update(x, (slice(2, -1), slice(1, 4)), x[:-3, 2:5]), (slice(None, None, -3), 5), 1.0
+    ),
+    "masked": lambda x: ga.update(x, x > 0, 7),
     "fold": lambda x: ga.fold(np.maximum, x) - ga.fold(lambda a, b: a + b, x),
     "scan": lambda x: ga.scan(np.add, x, axis=0)[-1],
     "map": lambda x: ga.map(lambda a, b: np.hypot(a, b), x, x[0]).prod(axis=1),

@@ -30,7 +30,7 @@ from graphwright.arrays.namespace import elementwise as _elementwise
 from graphwright.arrays.namespace import fft as _fft
 from graphwright.arrays.namespace import highlevel as _highlevel
 from graphwright.arrays.namespace import indexing as _indexing
-from graphwright.arrays.namespace import linear as _linear
+from graphwright.arrays.namespace import linalg as _linear
 from graphwright.arrays.namespace import random as _random
 from graphwright.arrays.namespace import reductions as _reductions
 from graphwright.arrays.namespace import searching as _searching

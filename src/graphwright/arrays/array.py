@@ -6,34 +6,76 @@ Operators and methods are given to `Array` by `methods`, from the functions of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.arrays.errors import ImmutableArray
 from graphwright.arrays.evaluate import evaluate, to_numpy
-from graphwright.arrays.expression import Expression, Output, call, dtype_name, source
-from graphwright.ir import Attr, TensorType
+from graphwright.arrays.expression import VIEWS, Expression, Output, call, dtype_name, source
+from graphwright.arrays.operators import run_kernel
+from graphwright.ir import Attr, Attrs, TensorType
 
 Scalar = bool | int | float | complex
 
 
+class Step(NamedTuple):
+    """A view of an array: the operator that makes it."""
+
+    op: str
+    attrs: Attrs
+    shape: tuple[int, ...]
+
+
+class Family:
+    """Arrays that share memory in NumPy: views, of views, of one array.
+
+    `root` is the value of that one, and each member is what some steps make of it. Whoever is
+    assigned to gives all of them other values (`assignment`).
+    """
+
+    __slots__ = ("_members", "root")
+
+    def __init__(self, root: Output) -> None:
+        self.root = root
+        self._members: list[tuple[ref[Array], tuple[Step, ...]]] = []
+
+    def add(self, array: Array, steps: tuple[Step, ...]) -> None:
+        self._members = [member for member in self._members if member[0]() is not None]
+        self._members.append((ref(array), steps))
+        array._family = self
+
+    def members(self) -> list[tuple[Array, tuple[Step, ...]]]:
+        """Those that are alive, and how each is made."""
+        alive = ((known(), steps) for known, steps in self._members)
+        return [(array, steps) for array, steps in alive if array is not None]
+
+    def steps_to(self, array: Array) -> tuple[Step, ...]:
+        """How a member is made."""
+        return next(steps for member, steps in self.members() if member is array)
+
+
 class Array:
-    """An array of numbers, immutable and lazy; it may be spread over many machines.
+    """An array of numbers, lazy; it may be spread over many machines.
 
     It follows the Python array API standard, and NumPy where that says more. A value is computed
     when it is printed, converted, iterated over or decided on, or when `compute()` asks for it.
+
+    Values never change. `x[key] = value` gives this array another one, and with it those that share
+    its memory in NumPy.
     """
 
-    __slots__ = ("__weakref__", "_output")
+    __slots__ = ("__weakref__", "_family", "_output")
     _output: Output
+    _family: Family | None
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, expression: Expression, number: int = 0) -> None:
         expression.show(number)
         self._output = Output(expression, number)
+        self._family = None
 
     def __del__(self) -> None:
         output: Output | None = getattr(self, "_output", None)
@@ -139,11 +181,11 @@ class Array:
     def __contains__(self, value: object) -> bool:
         return bool((self.compute() == value).any())
 
-    def __setitem__(self, key: object, value: object) -> None:
-        raise ImmutableArray(
-            f"x[{key!r}] = ... would change an array, but arrays are values; write "
-            "x = ga.update(x, key, value) or x = ga.where(mask, value, x)"
-        )
+    def show(self, made: Output) -> None:
+        """Have another value from now on."""
+        old, self._output = self._output, made
+        made.expression.show(made.number)
+        old.expression.hide(old.number)
 
     def __repr__(self) -> str:
         text = np.array2string(self.compute(), separator=", ", prefix="Array(")
@@ -177,9 +219,38 @@ def make_all(
 ) -> tuple[Array, ...]:
     """The arrays that an operator makes."""
     made = [TensorType(tuple(map(int, s)), dtype_name(np.dtype(d))) for s, d in types]
+    if not any(type.numel for type in made):  # nothing to compute, nor to tile
+        return tuple(wrap(np.empty(type.shape, type.dtype)) for type in made)
     given = [None if x is None else x._output for x in inputs]
     expression = call(op, given, attrs, made, functions)
-    return tuple(Array(expression, number) for number in range(len(types)))
+    arrays = tuple(Array(expression, number) for number in range(len(types)))
+    if op in (*VIEWS, "aten.flip") and arrays[0].ndim:  # an element is a number in NumPy
+        assert inputs[0] is not None
+        _share(inputs[0], arrays[0], Step(op, expression.attrs, arrays[0].shape))
+    return arrays
+
+
+def _share(base: Array, view: Array, step: Step) -> None:
+    """A view belongs to the family of its base; a reshape that NumPy has to copy for is no view."""
+    if base._family is None:
+        Family(base._output).add(base, ())
+    family = base._family
+    assert family is not None
+    steps = family.steps_to(base)
+    if step.op == "aten.reshape" and any(before.op != "aten.reshape" for before in steps):
+        block = np.empty(family.root.type.shape, np.bool_)  # never touched
+        try:
+            for before in steps:
+                (block,) = run_kernel(before.op, [block], before.attrs, {})
+            block.reshape(step.shape, copy=False)
+        except ValueError:
+            return
+    family.add(view, (*steps, step))
+
+
+def duplicate(x: Array) -> Array:
+    """An array with the same value, which can be changed by itself."""
+    return Array(*x._output)
 
 
 def wrap(value: Any) -> Array:
@@ -205,13 +276,13 @@ def asarray(
             if copy is False:
                 raise ValueError(f"{obj.dtype} cannot become {np.dtype(dtype)} without a copy")
             return cast(obj, dtype)
-        return obj
+        return duplicate(obj) if copy else obj
     if isinstance(obj, list | tuple) and any(isinstance(x, Array) for x in _leaves(obj)):
         obj = _computed(obj)
+    if copy is None and not isinstance(obj, list | tuple | Scalar | np.generic):
+        copy = True  # whoever gave it may change it
     given = np.asarray(obj, dtype=dtype, copy=copy)
     dtype_name(given.dtype)
-    if isinstance(obj, np.ndarray) and copy is not False and given.base is None and given is obj:
-        given = given.copy()  # whoever gave it may change it
     return wrap(given)
 
 

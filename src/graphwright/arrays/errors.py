@@ -9,7 +9,7 @@ class ArrayError(GraphwrightError):
     """An array was used in a way that it does not allow."""
 
 
-class InvalidAxis(ArrayError, ValueError):
+class InvalidAxis(ArrayError, ValueError, IndexError):
     """An axis is out of range or is named twice.
 
     An array of n dims has the axes -n to n - 1.
@@ -46,11 +46,10 @@ class UnsupportedDtype(ArrayError, TypeError):
     """
 
 
-class ImmutableArray(ArrayError, TypeError):
-    """An array was to be changed in place, but arrays are values.
+class ImmutableArray(ArrayError, TypeError, ValueError):
+    """An array was to be changed that cannot be: one that is broadcast, or the `out=` of NumPy.
 
-    Write `x = ga.where(mask, value, x)` or `x = ga.update(x, key, value)`; `x += y` makes a new
-    array and gives it the name x.
+    Change a copy of a broadcast array, `x = x.copy()`; without `out=`, functions make new arrays.
     """
 
 

@@ -18,13 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.arrays.expression import SOURCE, Expression, Output, Value, needed
+from graphwright.arrays.expression import SOURCE, VIEWS, Expression, Output, Value, needed
 from graphwright.arrays.operators import run_kernel
-
-VIEWS = frozenset(
-    {"aten.expand", "aten.permute", "aten.slice.Tensor", "aten.select.int", "aten.reshape"}
-)
-"""What costs nothing to compute again, so that it is not kept."""
 
 T = TypeVar("T")
 Distribute = Callable[[Sequence[Output], Sequence[Expression]], None]
@@ -37,7 +32,7 @@ class Settings:
     distribute: Distribute | None = None
     least_bytes: float = 8 << 20
     gather: Callable[[Sequence[Value]], list[NDArray[Any]]] | None = None
-    is_lost: Callable[[Value], bool] | None = None
+    mend: Callable[[Output], Value | None] | None = None
     recover: Callable[[Exception, int], None] | None = None
 
 
@@ -87,14 +82,19 @@ def _evaluate_once(outputs: Sequence[Output]) -> None:
         SETTINGS.distribute([*missing, *_worth_keeping(order, missing)], order)
     else:
         _evaluate_here(missing, order)
+    for expression in order:
+        expression.has_read()
 
 
 def _has_value(output: Output) -> bool:
-    """Whether a value is there; one that was lost is forgotten."""
-    value = output.value
-    if value is not None and SETTINGS.is_lost is not None and SETTINGS.is_lost(value):
+    """Whether a value is there; what of it was lost is made again, or else it is forgotten."""
+    if output.value is None or SETTINGS.mend is None:
+        return output.value is not None
+    value = SETTINGS.mend(output)
+    if value is None:
         del output.expression.values[output.number]
-        return False
+    else:
+        output.expression.values[output.number] = value
     return value is not None
 
 

@@ -6,8 +6,9 @@
                             -> divide -> sum -> x
 
 An expression is a call of an operator on outputs of other expressions. It is immutable but for
-`values`: what has been computed of it, as long as an array of the user's shows that. Equal
-expressions are one object (`call`), so common subexpressions are computed once, whoever wrote them.
+`values`: what has been computed of it, as long as an array of the user's shows that, or something
+that is still to be computed reads it (`x = step(x)` in a loop). Equal expressions are one object
+(`call`), so common subexpressions are computed once, whoever wrote them.
 An expression never forgets what it was made of: from that a value is made again when the workers
 that held it are gone.
 """
@@ -30,6 +31,11 @@ SOURCE = "source"
 SHARED_BYTES = 64
 """Sources of so few bytes are the same if their elements are."""
 
+VIEWS = frozenset(
+    {"aten.expand", "aten.permute", "aten.slice.Tensor", "aten.select.int", "aten.reshape"}
+)
+"""What costs nothing to compute again, so that it is not kept."""
+
 Value = Any
 """A NumPy array, or one that is spread over workers (`graphwright.arrays.running`)."""
 
@@ -51,7 +57,11 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Expression:
-    """A call of an operator; `shown` counts the arrays of the user that show each output."""
+    """A call of an operator.
+
+    `shown` counts the arrays of the user that show each output, `readers` the expressions that are
+    still to be computed from it; `unread` are the inputs of this one, until it is computed.
+    """
 
     op: str
     inputs: tuple[Output | None, ...]
@@ -60,15 +70,39 @@ class Expression:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     values: dict[int, Value] = field(default_factory=dict)
     shown: dict[int, int] = field(default_factory=dict)
+    readers: dict[int, int] = field(default_factory=dict)
+    unread: list[Output] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for given in self.inputs:
+            if given is not None and given.expression.op != SOURCE:
+                self.unread.append(given)
+                readers = given.expression.readers
+                readers[given.number] = readers.get(given.number, 0) + 1
+
+    def __del__(self) -> None:
+        self.has_read()
+
+    def has_read(self) -> None:
+        """It is computed, or nobody can ask for it any more: its inputs are free to go."""
+        while self.unread:
+            expression, number = self.unread.pop()
+            expression.readers[number] -= 1
+            expression._let_go(number)
 
     def show(self, number: int) -> None:
         """An array shows an output."""
         self.shown[number] = self.shown.get(number, 0) + 1
 
     def hide(self, number: int) -> None:
-        """It does not any more; the last one takes the value along, unless it was given."""
-        left = self.shown[number] = self.shown[number] - 1
-        if not left and self.op != SOURCE:
+        """It does not any more."""
+        self.shown[number] -= 1
+        self._let_go(number)
+
+    def _let_go(self, number: int) -> None:
+        """A value goes when nobody needs it, unless it was given."""
+        needed = self.shown.get(number) or self.readers.get(number)
+        if not needed and self.op != SOURCE:
             self.values.pop(number, None)
 
     def __repr__(self) -> str:

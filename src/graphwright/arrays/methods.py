@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast
-from graphwright.arrays.errors import ArrayError, ImmutableArray
+from graphwright.arrays import assignment
+from graphwright.arrays.array import Array, asarray, cast, duplicate
+from graphwright.arrays.errors import ImmutableArray, InvalidArgument
 from graphwright.arrays.namespace import (
     elementwise,
     indexing,
-    linear,
+    linalg,
     reductions,
     searching,
     shapes,
@@ -39,20 +40,22 @@ def install(namespace: ModuleType) -> None:
         setattr(Array, f"__{name}__", _binary(function))
     for name, function in OPERATORS.items():
         setattr(Array, f"__r{name}__", _reflected(function))
+        setattr(Array, f"__i{name}__", _in_place(function))
     for name, function in UNARY.items():
         setattr(Array, f"__{name}__", elementwise.FUNCTIONS[function])
     methods = {name: reductions.FUNCTIONS[name] for name in _REDUCTIONS}
     methods |= {name: shapes.FUNCTIONS[name] for name in ("squeeze", "swapaxes", "ravel")}
     methods |= {"repeat": shapes.repeat, "round": elementwise.round, "clip": elementwise.clip}
-    methods |= {"dot": linear.dot, "take": indexing.take, "nonzero": searching.nonzero}
-    methods |= {"argsort": searching.argsort, "trace": linear.trace, "diagonal": shapes.diagonal}
+    methods |= {"dot": linalg.dot, "take": indexing.take, "nonzero": searching.nonzero}
+    methods |= {"argsort": searching.argsort, "trace": linalg.trace, "diagonal": shapes.diagonal}
     for name, method in methods.items():
         setattr(Array, name, _method(method))
     own: dict[str, Any] = {
         "__getitem__": indexing.getitem, "__matmul__": _product, "__rmatmul__": _reflected_product,
         "__divmod__": _divmod, "astype": _astype, "reshape": _reshape, "transpose": _transpose,
-        "flatten": shapes.ravel,
-        "copy": lambda self: self, "conj": elementwise.FUNCTIONS["conj"],
+        "__setitem__": assignment.assign_at, "__imatmul__": _product_in_place,
+        "flatten": lambda self: duplicate(shapes.ravel(self)), "copy": duplicate,
+        "conj": elementwise.FUNCTIONS["conj"],
         "T": property(shapes.transpose), "mT": property(shapes.matrix_transpose),
         "real": property(elementwise.FUNCTIONS["real"]),
         "imag": property(elementwise.FUNCTIONS["imag"]),
@@ -105,12 +108,29 @@ def _reflected(name: str) -> Callable[..., Any]:
     return method
 
 
+def _in_place(name: str) -> Callable[..., Any]:
+    def method(self: Array, other: Any) -> Any:
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return assignment.take_over(self, elementwise.apply(name, self, other))
+
+    return method
+
+
+def _product_in_place(self: Array, other: Any) -> Any:
+    return (
+        assignment.take_over(self, linalg.matmul(self, other))
+        if isinstance(other, OPERANDS)
+        else NotImplemented
+    )
+
+
 def _product(self: Array, other: Any) -> Any:
-    return linear.matmul(self, other) if isinstance(other, OPERANDS) else NotImplemented
+    return linalg.matmul(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
 
 def _reflected_product(self: Array, other: Any) -> Any:
-    return linear.matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
+    return linalg.matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
 
 def _divmod(self: Array, other: Any) -> Any:
@@ -120,7 +140,8 @@ def _divmod(self: Array, other: Any) -> Any:
 
 
 def _astype(self: Array, dtype: Any, *, copy: bool = True) -> Array:
-    return cast(self, dtype)  # nobody can tell a copy from the array itself
+    made = cast(self, dtype)
+    return duplicate(made) if copy and made is self else made
 
 
 def _reshape(self: Array, *shape: Any, order: str = "C") -> Array:
@@ -139,7 +160,7 @@ def _namespace_of(namespace: ModuleType) -> Callable[..., ModuleType]:
 
     def method(self: Array, /, *, api_version: str | None = None) -> ModuleType:
         if api_version is not None and api_version not in versions:
-            raise ArrayError(f"version {api_version!r} of the standard; one of {versions}")
+            raise InvalidArgument(f"version {api_version!r} of the standard; one of {versions}")
         return namespace
 
     return method
@@ -154,7 +175,7 @@ def _ufunc(namespace: ModuleType) -> Callable[..., Any]:
         if how == "__call__" and not named and ufunc.__name__ in elementwise.FUNCTIONS:
             return elementwise.FUNCTIONS[ufunc.__name__](*inputs)
         if how == "__call__" and not named and ufunc.__name__ == "matmul":
-            return linear.matmul(*inputs)
+            return linalg.matmul(*inputs)
         made = getattr(ufunc, how)(*computed(inputs), **{k: computed(v) for k, v in named.items()})
         if "out" in named:
             return made

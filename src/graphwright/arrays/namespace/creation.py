@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast, wrap
+from graphwright.arrays.array import Array, asarray, cast, duplicate, wrap
 from graphwright.arrays.errors import ArrayError, InvalidArgument
 from graphwright.arrays.namespace.elementwise import apply, where
 from graphwright.arrays.namespace.shapes import (
@@ -43,7 +43,8 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Device = Non
     """An array with one value everywhere."""
     _check(device)
     if isinstance(fill_value, Array):
-        return broadcast_to(cast(fill_value, dtype or fill_value.dtype), _shape(shape))
+        value = cast(fill_value, dtype or fill_value.dtype)
+        return duplicate(broadcast_to(value, _shape(shape)))
     return broadcast_to(wrap(np.asarray(fill_value, dtype=dtype)), _shape(shape))
 
 
@@ -195,7 +196,8 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Array]:
         broadcast_to(reshape(x, tuple(-1 if d == n else 1 for d in range(count))), sizes)
         for n, x in enumerate(given)
     ]
-    return [moveaxis(x, 0, 1) for x in made] if indexing == "xy" and count > 1 else made
+    turned = indexing == "xy" and count > 1
+    return [duplicate(moveaxis(x, 0, 1) if turned else x) for x in made]
 
 
 def from_dlpack(x: Any, /, *, device: Device = None, copy: bool | None = None) -> Array:
@@ -207,7 +209,7 @@ def from_dlpack(x: Any, /, *, device: Device = None, copy: bool | None = None) -
 
 def array(obj: Any, dtype: Any = None, *, copy: bool = True) -> Array:
     """NumPy's name for `asarray`."""
-    return asarray(obj, dtype=dtype)
+    return asarray(obj, dtype=dtype, copy=True if copy else None)
 
 
 def fromfunction(function: Any, shape: Sequence[int], *, dtype: Any = np.float64) -> Array:

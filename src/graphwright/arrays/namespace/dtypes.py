@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast
+from graphwright.arrays.array import Array, asarray, cast, duplicate
 
 DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name)
@@ -22,7 +22,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
     """The same elements in another dtype."""
     if device not in (None, "cpu"):
         raise ValueError(f"no device {device!r}; arrays are on 'cpu'")
-    return cast(asarray(x), dtype)
+    given = asarray(x)
+    made = cast(given, dtype)
+    return duplicate(made) if copy and made is given else made
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
@@ -30,9 +32,23 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     return bool(np.can_cast(from_.dtype if isinstance(from_, Array) else from_, to))
 
 
-def finfo(type: Any, /) -> Any:
+class FloatInfo:
+    """The limits of a floating-point dtype: NumPy's, as numbers of Python."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._numpy = np.finfo(dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._numpy, name)
+        return float(value) if isinstance(value, np.floating) else value
+
+    def __repr__(self) -> str:
+        return repr(self._numpy)
+
+
+def finfo(type: Any, /) -> FloatInfo:
     """The limits of a floating-point dtype."""
-    return np.finfo(type.dtype if isinstance(type, Array) else type)
+    return FloatInfo(type.dtype if isinstance(type, Array) else type)
 
 
 def iinfo(type: Any, /) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast, make
+from graphwright.arrays.array import Array, asarray, cast, duplicate, make
 from graphwright.arrays.errors import NumberTooLarge, ShapeMismatch
 from graphwright.arrays.operators import ELEMENTWISE
 
@@ -131,7 +131,7 @@ FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in STANDARD_NAMES.items()}
 def _same(x: Any, name: str) -> Array:
     """Integers are their own floor, ceiling and whole part."""
     given = asarray(x)
-    return given if given.dtype.kind in "iu" else apply(name, given)
+    return duplicate(given) if given.dtype.kind in "iu" else apply(name, given)
 
 
 def ceil(x: Any, /) -> Array:
@@ -156,12 +156,12 @@ def round(x: Any, /, decimals: int = 0) -> Array:
         scale = 10.0 ** abs(decimals)
         way = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
         return cast(apply(way[1], apply("rint", apply(way[0], given, scale)), scale), given.dtype)
-    return given if given.dtype.kind in "iu" else apply("rint", given)
+    return duplicate(given) if given.dtype.kind in "iu" else apply("rint", given)
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
     """Each element, but no less than `min` and no more than `max`."""
-    given = asarray(x)
+    given = duplicate(asarray(x))
     kept = given.dtype
     for bound, name in ((min, "maximum"), (max, "minimum")):
         if bound is not None:
@@ -189,7 +189,7 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     """Each element, but numbers in the place of NaN and infinities."""
     given = asarray(x)
     if given.dtype.kind != "f":
-        return given
+        return duplicate(given)
     limits = np.finfo(given.dtype)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf

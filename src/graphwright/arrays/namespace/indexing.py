@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast, make, wrap
+from graphwright.arrays.array import Array, asarray, cast, duplicate, make, wrap
 from graphwright.arrays.errors import InvalidIndex, ShapeMismatch
 from graphwright.arrays.namespace.elementwise import apply, broadcast_shapes, lift, where
 from graphwright.arrays.namespace.shapes import (
     axis_of,
     broadcast_to,
+    concat,
+    count_up,
     expand_dims,
     flip,
+    repeat,
     reshape,
     select,
     take_slice,
@@ -29,6 +32,10 @@ from graphwright.ir import Attr
 
 def getitem(x: Array, key: Any) -> Array:
     """The elements at a key."""
+    if isinstance(key, bool | np.bool_) or (
+        isinstance(key, Array | np.ndarray) and key.dtype == np.bool_ and not key.ndim
+    ):  # a mask without dims chooses all or nothing
+        return duplicate(take_slice(expand_dims(x, 0), 0, 0, int(bool(key))))
     entries = _entries(x, key)
     new = [place for place, entry in enumerate(entries) if entry is None]
     if new:
@@ -174,7 +181,15 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Array:
 def update(x: Any, key: Any, value: Any) -> Array:
     """The array with other elements at a key: what `x[key] = value` would make of it."""
     given = asarray(x)
-    numbers = reshape(_count(given.size), given.shape)
+    if isinstance(key, Array | np.ndarray) and key.dtype == np.bool_ and np.ndim(value) == 0:
+        mask = asarray(key)
+        if mask.shape and mask.shape == given.shape[: mask.ndim]:
+            mask = reshape(mask, (*mask.shape, *(1,) * (given.ndim - mask.ndim)))
+            return where(mask, cast(lift(value, given)[0], given.dtype), given)
+    entries = _entries(given, key)
+    if not any(isinstance(entry, Array) for entry in entries):
+        return _update_box(given, key, [entry for entry in entries if entry is not None], value)
+    numbers = reshape(count_up(given.size), given.shape)
     chosen = getitem(numbers, key)
     new = broadcast_to(cast(lift(value, given)[0], given.dtype), chosen.shape)
     attrs: dict[str, Attr] = {
@@ -186,8 +201,44 @@ def update(x: Any, key: Any, value: Any) -> Array:
     return make("array.batch", inputs, attrs, given.shape, given.dtype)
 
 
-def _count(size: int) -> Array:
-    return make("aten.arange.start", [], {"start": 0, "end": size}, (size,), np.int64)
+def _update_box(x: Array, key: Any, entries: Sequence[int | slice], value: Any) -> Array:
+    """The array with other elements in a box: joined from what is around the box and in it."""
+    ranges = [
+        range(n := _inside(entry, size, dim), n + 1)
+        if isinstance(entry, int)
+        else range(*entry.indices(size))
+        for dim, (entry, size) in enumerate(zip(entries, x.shape, strict=True))
+    ]
+    new = (
+        asarray(value) if not isinstance(value, bool | int | float | complex) else lift(value, x)[0]
+    )
+    shape = getitem(x, key).shape
+    while new.ndim > len(shape) and new.shape[0] == 1:  # as NumPy
+        new = reshape(new, new.shape[1:])
+    new = reshape(broadcast_to(cast(new, x.dtype), shape), [len(places) for places in ranges])
+    if not new.size:
+        return duplicate(x)
+    backwards = tuple(dim for dim, places in enumerate(ranges) if places.step < 0)
+    new = flip(new, axis=backwards) if backwards else new
+    return _put_box(x, new, [places if places.step > 0 else places[::-1] for places in ranges], 0)
+
+
+def _put_box(x: Array, new: Array, ranges: Sequence[range], dim: int) -> Array:
+    if dim == x.ndim:
+        return duplicate(new)
+    places, size = ranges[dim], x.shape[dim]
+    start, stop = places[0], places[-1] + 1
+    inner = take_slice(x, dim, start, stop)
+    if places.step == 1:
+        inner = _put_box(inner, new, ranges, dim + 1)
+    else:
+        wide = take_slice(repeat(new, places.step, axis=dim), dim, 0, stop - start)
+        changed = _put_box(inner, wide, ranges, dim + 1)
+        steps = apply("remainder", count_up(stop - start), places.step)
+        column = reshape(apply("equal", steps, 0), (-1, *(1,) * (x.ndim - dim - 1)))
+        inner = where(column, changed, inner)
+    around = [take_slice(x, dim, 0, start), inner, take_slice(x, dim, stop, size)]
+    return concat([part for part in around if part.shape[dim]], axis=dim)
 
 
 FUNCTIONS = {"take": take, "take_along_axis": take_along_axis, "update": update}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from graphwright.arrays.array import Array, asarray, cast, make
+from graphwright.arrays.array import Array, asarray, cast, duplicate, make
 from graphwright.arrays.errors import InvalidArgument, InvalidAxis, ShapeMismatch
 from graphwright.arrays.namespace.elementwise import apply, broadcast_shapes
+from graphwright.ir import Attr
 
 
 def axis_of(axis: Any, ndim: int) -> int:
@@ -162,7 +163,7 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Array:
         if steps:
             parts = [take_slice(made, d, size - steps, size), take_slice(made, d, 0, size - steps)]
             made = concat(parts, axis=d)
-    return made
+    return duplicate(made)
 
 
 def take_slice(x: Array, dim: int, start: int, end: int, step: int = 1) -> Array:
@@ -188,11 +189,29 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
         raise ShapeMismatch(f"{[x.shape for x in given]} differ in other dims than {d}")
     dtype = np.result_type(*(x.dtype for x in given))
     given = [cast(x, dtype) for x in given]
+    given = [x for x in given if x.shape[d]] or given[:1]
     if len(given) == 1:
-        return given[0]
-    shape = list(given[0].shape)
-    shape[d] = sum(x.shape[d] for x in given)
-    return make("aten.cat", given, {"dim": d}, shape, dtype)
+        return duplicate(given[0])
+    edges = tuple(accumulate(x.shape[d] for x in given))
+    shape = (*given[0].shape[:d], edges[-1], *given[0].shape[d + 1 :])
+    uncut = [_uncut(x, d) for x in given]
+    starts = tuple(edge - first for edge, (_, first) in zip((0, *edges), uncut, strict=False))
+    attrs: dict[str, Attr] = {"dim": d, "starts": starts, "edges": edges[:-1], "size": edges[-1]}
+    return make("array.join", [x for x, _ in uncut], attrs, shape, dtype)
+
+
+def _uncut(x: Array, dim: int) -> tuple[Array, int]:
+    """The array of which one is a slice along a dim, and where it begins: a row at the edge of a
+    grid then stays where the grid is."""
+    expression = x._output.expression
+    how = expression.attrs
+    if expression.op != "aten.slice.Tensor" or how["dim"] != dim or how["step"] != 1:
+        return x, 0
+    (source,) = expression.inputs
+    assert source is not None
+    start = how["start"]
+    assert isinstance(start, int)
+    return Array(*source), start
 
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
@@ -225,7 +244,7 @@ def tile(x: Any, repetitions: Any, /) -> Array:
     pairs = [n for t, size in zip(times, given.shape, strict=True) for n in (t, size)]
     apart = reshape(given, tuple(n for size in given.shape for n in (1, size)))
     shape = tuple(t * size for t, size in zip(times, given.shape, strict=True))
-    return reshape(broadcast_to(apart, pairs), shape)
+    return duplicate(reshape(broadcast_to(apart, pairs), shape))
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
@@ -239,7 +258,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Array:
         apart = expand_dims(given, d + 1)
         shape = (*given.shape[: d + 1], times, *given.shape[d + 1 :])
         merged = (*given.shape[:d], given.shape[d] * times, *given.shape[d + 1 :])
-        return reshape(broadcast_to(apart, shape), merged)
+        return duplicate(reshape(broadcast_to(apart, shape), merged))
     counts = np.asarray(repeats)
     if counts.shape != (given.shape[d],):
         raise ShapeMismatch(f"{counts.shape} counts for {given.shape[d]} elements of dim {d}")
@@ -253,7 +272,7 @@ def pad(x: Any, pad_width: Any, *, constant_values: Any = 0) -> Array:
     given = asarray(x)
     pairs = np.broadcast_to(np.asarray(pad_width), (given.ndim, 2)).tolist()
     if not given.ndim:
-        return given
+        return duplicate(given)
     if any(n < 0 for pair in pairs for n in pair):
         raise InvalidArgument(f"pad_width {pad_width!r} has negative numbers; slice x to crop it")
     value = np.asarray(constant_values, dtype=given.dtype).item()

@@ -5,6 +5,7 @@
     array.einsum    sums of products over named indices
     array.random    numbers that depend on a seed and on an element's place alone
     array.fold      a reduction by a user's associative function
+    array.join      arrays one after the other; splits along the dim in which they are joined
 
 All other operators go by their names in ATen and are described in `describe.library`. The planner
 reads descriptions and nothing else, so a user's function splits like a built-in one.
@@ -19,6 +20,7 @@ from typing import Any
 
 from graphwright.describe import describe
 from graphwright.describe import language as tdl
+from graphwright.describe.library.joining import choose
 
 Element = Callable[..., tdl.Expr]
 
@@ -89,3 +91,20 @@ def draw(*, distribution: str) -> Element:
 def fold(x: tdl.Tensor, *, reducer_name: str) -> Element:
     """The first dim, folded by a user's function."""
     return lambda *i: tdl.reducer(reducer_name)(lambda k: x[(k, *i)])
+
+
+@describe("array.join", size=lambda dim, out: out.shape[dim])
+def join(
+    *xs: tdl.Tensor, dim: int, starts: Sequence[tdl.Int], edges: Sequence[tdl.Int], size: tdl.Int
+) -> Element:
+    """Tensor k, whose element 0 is at `starts[k]`, up to `edges[k]`; a part's are its own."""
+    d = int(dim)
+
+    def element(*i: tdl.Int) -> tdl.Expr:
+        values = [
+            x.pad(0)[(*i[:d], i[d] - start, *i[d + 1 :])]
+            for x, start in zip(xs, starts, strict=True)
+        ]
+        return choose(i[d], list(zip((0, *edges), values, strict=True)))
+
+    return element

@@ -8,6 +8,7 @@ does not copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,19 @@ def _flip(x: Sequence[Block], attrs: Attrs, functions: Functions) -> Any:
 @_kernel("aten.cat")
 def _concat(x: Sequence[Block], attrs: Attrs, functions: Functions) -> Any:
     return np.concatenate(x, axis=attrs["dim"])
+
+
+@_kernel("array.join")
+def _join(x: Sequence[Block], attrs: Attrs, functions: Functions) -> Any:
+    d, starts, size = attrs["dim"], attrs["starts"], attrs["size"]
+    cuts = [0, *(min(max(edge, 0), size) for edge in attrs["edges"]), size]
+    lead = (slice(None),) * d
+    parts = [
+        block[(*lead, slice(low - start, high - start))]
+        for block, start, (low, high) in zip(x, starts, pairwise(cuts), strict=True)
+        if low < high
+    ]
+    return np.concatenate(parts or [x[0][(*lead, slice(0))]], axis=d)
 
 
 @_kernel("aten.repeat")

@@ -87,11 +87,11 @@ def fft(x: Block, *, name: str, n: int | None, norm: str) -> Block:
     return made
 
 
-def pinv(x: Block, *, rtol: float | None) -> Block:
+def pinv(x: Block, rtol: Block | None = None) -> Block:
     """The pseudo-inverse."""
     return np.linalg.pinv(x) if rtol is None else np.linalg.pinv(x, rtol=rtol)
 
 
-def matrix_rank(x: Block, *, rtol: float | None) -> Block:
+def matrix_rank(x: Block, rtol: Block | None = None) -> Block:
     """The number of singular values that are not taken for zero."""
     return np.asarray(np.linalg.matrix_rank(x, rtol=rtol))

@@ -4,16 +4,16 @@ On first use of an array of some size a cluster of this machine's cores is start
 any other one. A value on workers is `Held`: one block for each rank, under the plan's sharding. A
 later program that reads it finds it where it is.
 
-When a worker is lost, everything that the workers held counts as lost: expressions know how they
-were made, so what is still needed is computed again on the workers that are left, from what was
-given or saved by `checkpoint`.
+When a worker is lost, another one takes over its ranks, and only what these held is made again:
+`Origin` knows the segments that made a value, and of these run those from which lost blocks follow,
+back to blocks that are still there, or to what was given or saved by `checkpoint`.
 """
 
 from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -47,18 +47,42 @@ class Held:
     """A value on workers: futures of its blocks and their boxes, by rank."""
 
     workers: pool.Workers
-    epoch: int
+    lives: tuple[int, ...]
     type: TensorType
     sharding: Sharding
     futures: Mapping[int, Any]
     boxes: Mapping[int, Box]
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it cannot be relied on any more."""
-        if self.epoch != self.workers.epoch or self.workers is not _workers.current:
-            return True
-        return any(future.status != "finished" for future in self.futures.values())
+    def lost(self) -> list[int]:
+        """The ranks whose blocks cannot be relied on any more."""
+        if self.workers is not _workers.current:
+            return list(self.futures)
+        return [
+            rank
+            for rank, future in self.futures.items()
+            if self.lives[rank] != self.workers.lives[rank] or future.status != "finished"
+        ]
+
+    def with_blocks(self, futures: Mapping[int, Any]) -> Held:
+        """The same value with other futures for some ranks."""
+        return replace(self, lives=self.workers.lives, futures={**self.futures, **futures})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """How values were made: segments that ran, and where their inputs came from."""
+
+    graph: SegmentGraph
+    inputs: Mapping[str, Output]
+    functions: Mapping[str, Any]
+    makers: dict[Ref, Segment] = field(default_factory=dict)
+    places: dict[Ref, tuple[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.makers.update({ref: part for part in self.graph.segments for ref in part.makes})
+        for name, refs in self.graph.inputs.items():
+            self.places.update({ref: (name, rank) for rank, ref in refs.items()})
 
 
 class _Current:
@@ -92,6 +116,7 @@ class _Current:
 
 _workers = _Current()
 _scattered: WeakKeyDictionary[Expression, dict[int, dict[Sharding, Held]]] = WeakKeyDictionary()
+_origins: WeakKeyDictionary[Expression, dict[int, tuple[Origin, str]]] = WeakKeyDictionary()
 atexit.register(_workers.close)
 
 
@@ -186,8 +211,10 @@ def distribute(outputs: Sequence[Output], order: Sequence[Expression]) -> None:
     program, how, given = _plan(workers, list(dict.fromkeys(outputs)), order)
     run = _Run(workers, program, how.segments, given)
     run.start()
+    origin = Origin(how.segments, program.inputs, program.functions)
     for name, output in program.results.items():
         output.expression.values[output.number] = run.held(name)
+        _origins.setdefault(output.expression, {})[output.number] = origin, name
 
 
 def _place(output: Output) -> Held | NDArray[Any]:
@@ -209,9 +236,21 @@ def _is_even(held: Held) -> bool:
 def _scattered_in(output: Output) -> dict[Sharding, Held]:
     """The tilings in which workers have an array of this process."""
     known = _scattered.setdefault(output.expression, {}).setdefault(output.number, {})
-    for sharding in [sharding for sharding, held in known.items() if held.is_lost]:
-        del known[sharding]
+    for sharding, held in list(known.items()):
+        if held.workers is not _workers.current:
+            del known[sharding]
+        elif held.lost:
+            held.workers.replace_lost()
+            given, futures = output.value, {}
+            for rank in held.lost:
+                block = np.ascontiguousarray(given[_inside(held.boxes[rank])])
+                futures[rank] = held.workers.put(block, rank)
+            known[sharding] = held.with_blocks(futures)
     return known
+
+
+def _inside(box: Box) -> tuple[slice, ...]:
+    return tuple(slice(*ends) for ends in box)
 
 
 def is_at(source: Output, held: Output) -> None:
@@ -234,14 +273,20 @@ def gather(values: Sequence[Value]) -> list[NDArray[Any]]:
             continue
         whole = np.empty(held.type.shape, held.type.dtype)
         for box, block in zip(chosen, blocks, strict=True):
-            whole[tuple(slice(*ends) for ends in box)] = block
+            whole[_inside(box)] = block
         made.append(whole)
     return made
 
 
-def is_lost(value: Value) -> bool:
-    """Whether a value was on a worker that is gone."""
-    return isinstance(value, Held) and value.is_lost
+def mend(output: Output) -> Value | None:
+    """The value of an output, with what was lost of it made again; None if that is not possible."""
+    held = output.value
+    if not isinstance(held, Held) or not held.lost:
+        return held
+    if held.workers is not _workers.current:
+        return None
+    held.workers.replace_lost()
+    return _Mending(held.workers).mend(output, held.lost)
 
 
 def recover(error: Exception, attempt: int) -> None:
@@ -256,9 +301,8 @@ def recover(error: Exception, attempt: int) -> None:
     if attempt >= ATTEMPTS:
         raise ClusterLost(f"given up after {attempt} attempts: {error}") from error
     sleep(FIRST_PAUSE * 2 ** (attempt - 1))
-    workers = _workers.get()
     try:
-        workers.find()
+        _workers.get().replace_lost()
     except pool.WorkerLost as none_left:
         raise ClusterLost(str(none_left)) from none_left
 
@@ -280,6 +324,9 @@ class _Run:
             self._give(name, refs, given[name])
 
     def _give(self, name: str, refs: Mapping[int, Ref], value: Held | NDArray[Any]) -> None:
+        output, sharding = self.program.inputs[name], self.graph.shardings[name]
+        if not isinstance(value, Held):  # another input of this run may be the same array
+            value = _scattered_in(output).get(sharding, value)
         if isinstance(value, Held):
             for rank, ref in refs.items():
                 self.futures[value.futures[rank].key] = value.futures[rank]
@@ -288,17 +335,16 @@ class _Run:
         homes = self.graph.homes[name]
         placed: dict[int, Any] = {}
         for rank, ref in refs.items():
-            block = value[tuple(slice(*ends) for ends in homes[rank])]
+            block = value[_inside(homes[rank])]
             if value.nbytes <= SENT_WITH_TASK:
                 self.values[ref] = block
                 continue
             placed[rank] = self.workers.put(np.ascontiguousarray(block), rank)
             self.values[ref] = pool.KeyOf(placed[rank].key)
         if placed:
-            output = self.program.inputs[name]
-            sharding = self.graph.shardings[name]
+            self.futures |= {future.key: future for future in placed.values()}
             _scattered_in(output)[sharding] = Held(
-                self.workers, self.workers.epoch, output.type, sharding,
+                self.workers, self.workers.lives, output.type, sharding,
                 placed, {rank: homes[rank] for rank in placed},
             )  # fmt: skip
 
@@ -319,37 +365,40 @@ class _Run:
     def _tasks(self, segment: Segment) -> list[pool.PinnedTask]:
         if not segment.makes:
             return []
-        key = self.workers.new_key("segment")
-        names = {name: f for name, f in self.program.functions.items() if _names(segment, name)}
-        arguments = (segment, names, *(self.values[ref] for ref in segment.reads))
-        tasks = [
-            pool.PinnedTask(key=key, rank=segment.rank, function=run_segment, arguments=arguments)
-        ]
-        if len(segment.makes) == 1:
-            self.values[segment.makes[0]] = pool.KeyOf(key)
-            return tasks
-        for number, ref in enumerate(segment.makes):
-            part = self.workers.new_key("part")
-            self.values[ref] = pool.KeyOf(part)
-            tasks.append(
-                pool.PinnedTask(
-                    key=part,
-                    rank=segment.rank,
-                    function=take_item,
-                    arguments=(pool.KeyOf(key), number),
-                )
-            )
-        return tasks
+        arguments = [self.values[ref] for ref in segment.reads]
+        keys = [self.workers.new_key("block") for _ in segment.makes]
+        self.values.update(zip(segment.makes, map(pool.KeyOf, keys), strict=True))
+        return _tasks_of(segment, self.program.functions, arguments, keys)
 
     def held(self, name: str) -> Held:
         """A result, where it is."""
         refs = self.graph.results[name]
         return Held(
-            self.workers, self.workers.epoch, self.program.graph.tensors[name].type,
+            self.workers, self.workers.lives, self.program.graph.tensors[name].type,
             self.graph.shardings[name],
             {rank: self.futures[self.values[ref].key] for rank, ref in refs.items()},
             {rank: self.graph.homes[name][rank] for rank in refs},
         )  # fmt: skip
+
+
+def _tasks_of(
+    segment: Segment, functions: Mapping[str, Any], arguments: Sequence[Any], keys: Sequence[str]
+) -> list[pool.PinnedTask]:
+    """The tasks that run a segment; `keys` are for the values that it makes."""
+    used = {name: function for name, function in functions.items() if _names(segment, name)}
+    whole = keys[0] if len(keys) == 1 else f"segment-of-{keys[0]}"
+    run = pool.PinnedTask(
+        key=whole, rank=segment.rank, function=run_segment, arguments=(segment, used, *arguments)
+    )
+    if len(keys) == 1:
+        return [run]
+    parts = [
+        pool.PinnedTask(
+            key=key, rank=segment.rank, function=take_item, arguments=(pool.KeyOf(whole), number)
+        )
+        for number, key in enumerate(keys)
+    ]
+    return [run, *parts]
 
 
 def _names(segment: Segment, name: str) -> bool:
@@ -361,10 +410,102 @@ def _names(segment: Segment, name: str) -> bool:
     return False
 
 
+class _Untraceable(Exception):
+    """A block cannot be made again by itself: not all that it came from is known."""
+
+
+class _Mending:
+    """Blocks of a value that were lost, made again by the segments from which they follow."""
+
+    def __init__(self, workers: pool.Workers) -> None:
+        self.workers = workers
+        self.values: dict[tuple[Origin, Ref], Any] = {}
+        self.futures: dict[str, Any] = {}
+        self.segments: list[tuple[Origin, Segment]] = []
+
+    def mend(self, output: Output, lost: Sequence[int]) -> Held | None:
+        """The value with all its blocks; None if that takes more than segments that ran before."""
+        held = output.value
+        assert isinstance(held, Held)
+        known = _origins.get(output.expression, {}).get(output.number)
+        if known is None:
+            return None
+        origin, name = known
+        results = origin.graph.results[name]
+        for rank in results.keys() - set(lost):
+            self._is_there(origin, results[rank], held.futures[rank])
+        try:
+            self._trace([(origin, results[rank]) for rank in lost])
+        except _Untraceable:
+            return None
+        tasks: list[pool.PinnedTask] = []
+        for made_by, segment in self.segments:
+            arguments = [self._value(made_by, ref) for ref in segment.reads]
+            keys = [self.values[made_by, ref].key for ref in segment.makes]
+            tasks += _tasks_of(segment, made_by.functions, arguments, keys)
+        made = {rank: self._value(origin, results[rank]) for rank in lost}
+        if not all(isinstance(value, pool.KeyOf) for value in made.values()):
+            return None
+        keys_of = {rank: value.key for rank, value in made.items()}
+        new = sorted(set(keys_of.values()) - self.futures.keys())
+        self.futures |= self.workers.submit(tasks, new)
+        self.workers.wait([self.futures[key] for key in new])
+        return held.with_blocks({rank: self.futures[key] for rank, key in keys_of.items()})
+
+    def _trace(self, wanted: list[tuple[Origin, Ref]]) -> None:
+        while wanted:
+            origin, ref = wanted.pop()
+            if (origin, ref) in self.values:
+                continue
+            if ref in origin.places:
+                wanted += self._input(origin, ref)
+                continue
+            segment = origin.makers[ref]
+            for made in segment.makes:
+                self.values[origin, made] = pool.KeyOf(self.workers.new_key("block"))
+            self.segments.append((origin, segment))
+            wanted += [(origin, read) for read in segment.reads]
+
+    def _input(self, origin: Origin, ref: Ref) -> list[tuple[Origin, Ref]]:
+        """A block of an input: where it is, or what it has to be made from."""
+        name, rank = origin.places[ref]
+        output, sharding = origin.inputs[name], origin.graph.shardings[name]
+        value = output.value
+        if isinstance(value, np.ndarray):
+            known = _scattered_in(output).get(sharding)
+            block = np.ascontiguousarray(value[_inside(origin.graph.homes[name][rank])])
+            if known is not None:
+                self._is_there(origin, ref, known.futures[rank])
+            elif value.nbytes <= SENT_WITH_TASK:
+                self.values[origin, ref] = block
+            else:
+                self._is_there(origin, ref, self.workers.put(block, rank))
+            return []
+        if isinstance(value, Held) and value.sharding == sharding and rank not in value.lost:
+            self._is_there(origin, ref, value.futures[rank])
+            return []
+        before, result = _origins.get(output.expression, {}).get(output.number, (None, ""))
+        if before is None or before.graph.shardings[result] != sharding:
+            raise _Untraceable
+        source = before, before.graph.results[result][rank]
+        self.values[origin, ref] = source
+        return [source]
+
+    def _is_there(self, origin: Origin, ref: Ref, future: Any) -> None:
+        self.futures[future.key] = future
+        self.values[origin, ref] = pool.KeyOf(future.key)
+
+    def _value(self, origin: Origin, ref: Ref) -> Any:
+        value = self.values[origin, ref]
+        while isinstance(value, tuple):
+            value = self.values[value]
+        return value
+
+
 def install() -> None:
     """Let large programs be computed by workers."""
     SETTINGS.distribute, SETTINGS.gather = distribute, gather
-    SETTINGS.is_lost, SETTINGS.recover = is_lost, recover
+    SETTINGS.mend, SETTINGS.recover = mend, recover
 
 
 install()

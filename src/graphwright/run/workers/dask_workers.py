@@ -5,11 +5,13 @@ blocks along. So each task is restricted to one worker, which rules out stealing
 nothing to choose: it moves exactly what a task reads from another rank.
 
 A restricted task of a worker that is gone would wait for ever. `wait` looks after the workers and
-raises `WorkerLost`; the caller, who knows how everything was made, plans again for those left.
+raises `WorkerLost`; `replace_lost` gives the ranks of the worker that is gone to others, and the
+caller, who knows how everything was made, makes again what these ranks held.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -25,6 +27,8 @@ from graphwright.errors import GraphwrightError
 
 LOOK_SECONDS = 1.0
 """How often the workers are looked after while something is computed."""
+MOST_SECONDS = 30.0
+"""How long to wait for a first worker."""
 
 
 class WorkerLost(GraphwrightError):
@@ -63,9 +67,9 @@ class Workers:
 
     def __init__(self, client: Client, cluster: LocalCluster | None = None) -> None:
         self.client, self.cluster = client, cluster
-        self.addresses: tuple[str, ...] = ()
-        self.epoch = 0
-        self.find()
+        self.addresses: tuple[str, ...] = self._find()
+        self.lives: tuple[int, ...] = (0,) * len(self.addresses)
+        """How often each rank was given to another worker: what it held before is gone."""
 
     def __len__(self) -> int:
         return len(self.addresses)
@@ -79,14 +83,11 @@ class Workers:
         """A key that no task has."""
         return f"{name}-{uuid4().hex[:16]}"
 
-    def find(self, seconds: float = 30.0) -> None:
-        """Number the workers that there are; wait for one, and after a loss for as many as before.
-
-        Blocks of earlier epochs are not to be relied on.
-        """
-        before, deadline = max(1, len(self)), monotonic() + seconds
-        while len(addresses := self._alive()) < before and monotonic() < deadline:
-            if addresses and monotonic() > deadline - seconds + 3:
+    def _find(self, count: int = 1, patience: float = MOST_SECONDS) -> tuple[str, ...]:
+        """The workers that there are; waits for one, and with some patience for so many."""
+        start = monotonic()
+        while len(addresses := self._alive()) < count and monotonic() < start + MOST_SECONDS:
+            if addresses and monotonic() > start + patience:
                 break
             sleep(0.1)
         if not addresses:
@@ -94,8 +95,20 @@ class Workers:
                 f"the cluster at {self.client} has no workers; start some, or "
                 "connect to another cluster"
             )
-        self.addresses = tuple(sorted(addresses))
-        self.epoch += 1
+        return tuple(sorted(addresses))
+
+    def replace_lost(self) -> None:
+        """Give the ranks of workers that are gone to new ones, or to those with fewest ranks."""
+        alive = self._find(len(set(self.addresses)), patience=3.0)
+        ranks = Counter(dict.fromkeys(alive, 0))
+        ranks.update(address for address in self.addresses if address in ranks)
+        addresses, lives = list(self.addresses), list(self.lives)
+        for rank, address in enumerate(addresses):
+            if address not in ranks:
+                addresses[rank] = min(ranks, key=lambda other: (ranks[other], other))
+                ranks[addresses[rank]] += 1
+                lives[rank] += 1
+        self.addresses, self.lives = tuple(addresses), tuple(lives)
 
     def _alive(self) -> list[str]:
         scheduler: Any = self.client.scheduler
@@ -108,9 +121,12 @@ class Workers:
 
     def put(self, block: Any, rank: int) -> Any:
         """Give a block to a worker."""
-        (future,) = self.client.scatter(
-            [block], workers=[self.addresses[rank]], hash=False, direct=True
-        )
+        try:
+            (future,) = self.client.scatter(
+                [block], workers=[self.addresses[rank]], hash=False, direct=True
+            )
+        except TimeoutError as error:
+            raise WorkerLost(f"{self.addresses[rank]} takes no blocks: {error}") from error
         return future
 
     def submit(self, tasks: Iterable[PinnedTask], wanted: Sequence[str]) -> dict[str, Any]:
