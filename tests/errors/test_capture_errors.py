@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from graphwright import capture, errors
@@ -131,6 +132,11 @@ def sparse_lookup(_: nn.Module, x: Tensor) -> Tensor:
     return F.embedding(x.detach().long().abs() % 5, x, sparse=True)  # marked
 
 
+def compiled_attention(_: nn.Module, x: Tensor) -> Tensor:
+    q = (x @ torch.ones(3, 16)).reshape(1, 1, 5, 16)
+    return flex_attention(q, q, q).reshape(5, 16)[:, :3]  # marked
+
+
 def wrong_shape(_: nn.Module, x: Tensor) -> Tensor:
     return x @ x  # marked
 
@@ -157,6 +163,7 @@ STOPS: list[tuple[Callable[..., Any], type[errors.CaptureError], str]] = [
     (fraction_of_integers, errors.MismatchedTypes, "mul_ makes torch.float32"),
     (quotient_of_integers, errors.MismatchedTypes, "div_ makes torch.float32"),
     (sparse_lookup, errors.UnsupportedModel, "sparse=False"),
+    (compiled_attention, errors.UnsupportedModel, "scaled_dot_product_attention"),
     (wrong_shape, errors.ModelFailed, "check the shapes"),
 ]
 
@@ -527,11 +534,10 @@ def test_a_layer_of_pytorch_that_looks_at_its_mask() -> None:
             self.encoder = nn.TransformerEncoder(layer, 1)
             self.options = options
 
-        def forward(self, x: Tensor) -> Tensor:
-            mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
             return self.encoder(x, mask=mask, **self.options)
 
-    x = torch.randn(2, 5, 8)
+    x = torch.randn(2, 5, 8), nn.Transformer.generate_square_subsequent_mask(5)
     with pytest.raises(errors.DataDependentControlFlow) as caught:
         capture.capture(Encoder(), inputs=x)
     message = str(caught.value)

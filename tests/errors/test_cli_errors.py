@@ -76,11 +76,28 @@ def test_types_of_the_errors():
 def test_a_function_that_returns_something_else(tmp_path):
     (tmp_path / "mine.py").write_text("def make():\n    return 3\n")
     assert "return (model, loss_fn, batch)" in failure("capture", f"{tmp_path}/mine.py:make")
+    (tmp_path / "mine.py").write_text("def make():\n    return 3, 4\n")
+    assert "returned a tuple of 2" in failure("capture", f"{tmp_path}/mine.py:make")
 
 
 def test_a_function_that_is_not_there(tmp_path):
     (tmp_path / "mine.py").write_text("")
     assert "has no function 'make'" in failure("capture", f"{tmp_path}/mine.py:make")
+
+
+def test_the_functions_that_could_be_meant_are_named(tmp_path):
+    code = "from os import getcwd\ndef make_model(): pass\ndef helper(x): pass\ndef tiny(): pass\n"
+    (tmp_path / "mine.py").write_text(code)
+    message = failure("capture", f"{tmp_path}/mine.py:make")
+    assert "has no function 'make'; it has make_model, tiny" in message
+    assert "helper" not in message and "getcwd" not in message
+
+
+@pytest.mark.parametrize("name", ["step.json", "step.json.gz", "model.onnx", "model.pt2"])
+def test_a_file_of_data_is_no_model(name):
+    error = RUN.invoke(cli.app, ["capture", name]).exception
+    assert isinstance(error, InvalidModelName)
+    assert "name its code, file.py:function" in str(error)
 
 
 @pytest.mark.parametrize(

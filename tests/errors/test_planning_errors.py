@@ -39,6 +39,8 @@ def failure(*arguments: str):
         (("plan", "mlp"), SystemExit, "Missing option '--cluster'"),
         (("plan", "mlp", "--cluster", "nowhere"), UnknownCluster, "there is no cluster 'nowhere'; use a preset"),
         (("plan", "mlp", "--cluster", "local:0"), InvalidCluster, "the count after the colon must be at least 1"),
+        (("plan", "mlp", "--cluster", "local:-1"), InvalidCluster, "a number of them comes after the colon, as local:4"),
+        (("plan", "mlp", "--cluster", "dgx-h100:99999999999"), InvalidCluster, "as dgx-h100:4"),
         (("plan", "mlpp", "--cluster", "local:2"), UnknownModel, "did you mean 'mlp'"),
         ((*PLAN, "--objective", "best"), SystemExit, "'best' is not one of"),
         ((*PLAN, "--algorithm", "magic"), InvalidOption, "no algorithm 'magic'; one of frontier, mcmc, optcnn"),

@@ -50,6 +50,13 @@ from graphwright.aten.optimizers import (
     twin,
     update_of,
 )
-from graphwright.aten.replay import advance, bind, replay, run_node
+from graphwright.aten.replay import (
+    advance,
+    bind,
+    eager_module,
+    named_constants,
+    replay,
+    run_node,
+)
 from graphwright.aten.schema import Arguments, bind_arguments, join_arguments, split_arguments
 from graphwright.aten.types import dtype_name, tensor_type, to_dtype

@@ -5,11 +5,21 @@
     inputs  = advance(graph, inputs, outputs)    the next step's inputs: every update in place
 
 Nothing is clever here: this is the meaning of a graph, which other ways to run it are checked by.
+
+The tensors that a step reads beside parameters, buffers and batch are constants of the graph. Every
+process finds them again by name:
+
+    self.table = torch.randn(...)              a plain attribute of a module    `layer.table`
+    loss = lambda y, t: f(y, teacher(t))       what the loss reads              `loss_fn.teacher...`
+    partial(F.cross_entropy, weight=w)         what it is given                 `loss_fn.weight`
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from inspect import getclosurevars, ismethod
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -79,11 +89,8 @@ def bind(
     optimizer holds, or what it would start from. Learning rates (`optimizer.lr.<group>`) are what
     the optimizer's groups say now.
     """
-    values: dict[str, Tensor] = dict(constants or {})
-    for path, module in model.named_modules():
-        for name, value in module.__dict__.items():
-            if isinstance(value, Tensor):
-                values[f"{path}.{name}".lstrip(".")] = value
+    model = eager_module(model)
+    values = {**(constants or {}), **named_constants(model, loss_fn)}
     modules = [("", model)]
     if isinstance(loss_fn, nn.Module):
         modules.append(("loss_fn.", loss_fn))
@@ -100,6 +107,61 @@ def bind(
     if optimizer is not None:
         _bind_state(values, graph, make_optimizer(optimizer, optimizer_options, model), model)
     return {name: as_pairs(values[name]) for name in graph.inputs if name in values}
+
+
+def eager_module(model: nn.Module) -> nn.Module:
+    """The module that `torch.compile` wraps, or the module itself."""
+    module: nn.Module = getattr(model, "_orig_mod", model)
+    return module
+
+
+def named_constants(model: nn.Module, loss_fn: object = None) -> dict[str, Tensor]:
+    """The tensors that are neither parameters nor buffers nor given, by name."""
+    constants = dict(_attributes(model))
+    for name, tensor in _read_by(loss_fn):
+        constants.setdefault(f"loss_fn.{name}", tensor)
+    return constants
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    for path, part in module.named_modules():
+        for name, value in part.__dict__.items():
+            if isinstance(value, Tensor):
+                yield f"{path}.{name}".lstrip("."), value
+
+
+def _read_by(loss_fn: object) -> Iterator[tuple[str, Tensor]]:
+    """What a loss has as attributes, is given by `partial`, or finds around it."""
+    if isinstance(loss_fn, nn.Module):
+        yield from _attributes(loss_fn)  # its parameters and buffers are those of the step
+        return
+    if isinstance(loss_fn, partial):
+        held: dict[str, Any] = {str(number): value for number, value in enumerate(loss_fn.args)}
+        yield from _tensors_of({**held, **loss_fn.keywords})
+        yield from _read_by(loss_fn.func)
+        return
+    holder = loss_fn.__self__ if ismethod(loss_fn) else loss_fn
+    if not isinstance(holder, BuiltinFunctionType):
+        yield from _tensors_of(getattr(holder, "__dict__", {}))
+    function = loss_fn.__func__ if ismethod(loss_fn) else loss_fn
+    if not isinstance(function, FunctionType):
+        return
+    try:
+        around = getclosurevars(function)
+    except ValueError:  # a variable around it has no value yet
+        return
+    yield from _tensors_of({**around.globals, **around.nonlocals})
+
+
+def _tensors_of(held: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    for name, value in held.items():
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, nn.Module):
+            for inner, tensor in (*value.named_parameters(), *value.named_buffers()):
+                yield f"{name}.{inner}", tensor
+            for inner, tensor in _attributes(value):
+                yield f"{name}.{inner}", tensor
 
 
 def _bind_state(

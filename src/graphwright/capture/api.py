@@ -16,6 +16,7 @@ from graphwright.aten import (
     ConstantLearningRate,
     OptimizerLike,
     check_autocast,
+    eager_module,
     make_optimizer,
     named_arguments,
     split_batch,
@@ -162,7 +163,7 @@ def _check_loss_function(loss_fn: object) -> None:
 
 
 def _checked_model(model: nn.Module) -> nn.Module:
-    model = getattr(model, "_orig_mod", model)  # torch.compile's wrapper
+    model = eager_module(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise UnsupportedModel("a script module hides its Python code; give the eager module")
     if not isinstance(model, nn.Module):

@@ -26,6 +26,7 @@ from graphwright.errors import (
     GraphwrightError,
     ModelFailed,
     MutatedGlobal,
+    UnsupportedModel,
 )
 from graphwright.user_code import is_users
 
@@ -182,11 +183,12 @@ def _translate(error: Exception, call: str, model: nn.Module) -> CaptureError:
             remedy = _remedy(
                 traceback,
                 model,
-                "use torch.where or a mask instead of a branch, and keep numbers in tensors",
+                "use torch.where or a mask in place of a branch, keep numbers in tensors, and log "
+                "what the step returns",
             )
             return DataDependentControlFlow(
-                f"the model reads a tensor's value ({error.func}), which decides how it goes on; "
-                f"{remedy}{where}"
+                f"the model reads a tensor's value ({error.func}), which is another one in each "
+                f"step; {remedy}{where}"
             )
         case DynamicOutputShapeException() if "ctc_loss" in str(error.func):
             return DynamicShapeOperator(
@@ -197,10 +199,18 @@ def _translate(error: Exception, call: str, model: nn.Module) -> CaptureError:
             remedy = _remedy(
                 traceback,
                 model,
-                "use a form with a fixed shape (torch.where with the mask, topk, padding)",
+                "use a form with a fixed shape: (x * mask).sum() / mask.sum() for x[mask].mean(), "
+                "ignore_index of a loss, torch.where with the mask, topk, padding",
             )
             return DynamicShapeOperator(
                 f"the shape of {error.func}'s result depends on values; {remedy}{where}"
+            )
+        case NotImplementedError() if "flexattention" in text.lower().replace("_", ""):
+            return UnsupportedModel(
+                "flex_attention cannot be captured: it is one kernel for each program of scores, "
+                "which only a compiler makes; use torch.nn.functional.scaled_dot_product_attention "
+                "with the mask or bias that the program gives (transformers: "
+                f'attn_implementation="sdpa"){where}'
             )
         case NotImplementedError() if "HigherOrderOperator" in text:
             return DataDependentControlFlow(

@@ -59,6 +59,9 @@ def cluster(name: str | os.PathLike[str] | Cluster) -> Cluster:
         raise UnknownCluster(f"{name!r} is not the name of a cluster; {_known()}")
     match = _COUNTED.fullmatch(name)
     if match is None or name in preset_names():
+        kind, colon, _ = name.partition(":")
+        if colon and kind in ("local", *preset_names()):
+            raise InvalidCluster(f"{name!r}: a number of them comes after the colon, as {kind}:4")
         return _named(name, name)
     base, count = match[1], int(match[2])
     if count < 1:

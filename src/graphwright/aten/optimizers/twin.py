@@ -86,7 +86,8 @@ def make_optimizer(
     if any(id(p) not in known for group in made.param_groups for p in group["params"]):
         raise UnsupportedOptimizer(
             "the optimizer holds a tensor that is not a parameter of the model; make it with "
-            "model.parameters()"
+            "model.parameters(). A loss with parameters of its own is trained as a part of the "
+            "model, which then returns the loss (loss_fn=None)"
         )
     _refuse_another_first_step(made)
     return made

@@ -337,6 +337,13 @@ def _fill(x: Tensor, value: Tensor) -> Tensor:
     return aten.expand.default(as_dtype(value, x.dtype), list(x.shape))
 
 
+@decompose(aten.masked_select.default)
+def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """Has a fixed shape where the mask is known, as indexing has."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    return aten.index.Tensor(x, [mask])
+
+
 @decompose(aten.where.ScalarSelf)
 def _where_scalar_self(condition: Tensor, a: float, b: Tensor) -> Tensor:
     return aten.where.self(condition, aten.scalar_tensor.default(a, dtype=b.dtype), b)

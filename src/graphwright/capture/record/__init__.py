@@ -1,7 +1,6 @@
 """Record one step on fake tensors: operators in one spelling each, and where each came from."""
 
 from graphwright.capture.record.assemble import Results, assemble
-from graphwright.capture.record.decide import AssumedValues
 from graphwright.capture.record.functional import (
     Functionalisation,
     as_parameter,
@@ -14,3 +13,4 @@ from graphwright.capture.record.hooks import carry_hooks
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.recorder import Recorder
 from graphwright.capture.record.tape import TakenApart, Tape, Value
+from graphwright.capture.record.values import AssumedValues

@@ -27,13 +27,12 @@ from torch._subclasses.functional_tensor import disable_functional_mode
 from graphwright.aten import aten, bind_arguments, split_arguments, tensor_type
 from graphwright.capture.decompose import DECOMPOSITIONS, REJOINED
 from graphwright.capture.record.canonical import operator_name, write
-from graphwright.capture.record.causal import without_causal_mask
 from graphwright.capture.record.constants import Constants, tensors_in
-from graphwright.capture.record.decide import answer
 from graphwright.capture.record.functional import VALUE, stamp, stamped
 from graphwright.capture.record.pairs import on_pairs, set_pair
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.tape import Entry, TakenApart, Tape, Value
+from graphwright.capture.record.values import answer, without_causal_mask
 from graphwright.describe import is_described
 from graphwright.errors import (
     MismatchedTypes,
@@ -151,6 +150,11 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
         if func in _ATTENTION:
             args, kwargs = without_causal_mask(func, args, kwargs)
         _check_call(func, args, kwargs, tensors)
+        args = self.constants.without_known_masks(func, args)
+        if torch.Tag.dynamic_output_shape in func.tags:
+            known = self.constants.known_results(func, args, kwargs)
+            if known is not None:
+                return known
         if func._schema.is_mutable:
             raise UnsupportedModel(
                 f"{operator_name(func)} writes in place in a way that cannot be undone"

@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import torch
-from torch import Tensor, nn
 
-from graphwright.aten import call, casting, named_tensors, without_autocast
+from graphwright.aten import call, casting, named_constants, named_tensors, without_autocast
 from graphwright.capture.decompose import MaskedAssignment
 from graphwright.capture.record import Functionalisation, Recorder, assemble, swapped, value_of
 from graphwright.capture.recurrent import unrolled
@@ -30,7 +29,10 @@ from graphwright.ir import Graph
 
 def record_step(recording: Recording) -> Graph:
     """Run the step and return its graph."""
-    recording.recorder = Recorder(_names_of_constants(recording.model))
+    constants = named_constants(recording.model, recording.loss_fn)
+    recording.recorder = Recorder(
+        {id(tensor): name for name, tensor in reversed(constants.items())}  # the model's own win
+    )
     mode = Functionalisation(recording.recorder.constants.lift)
     with ExitStack() as stack:
         stack.enter_context(_untouched_settings())
@@ -99,13 +101,3 @@ def _untouched_settings() -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.default_generator.set_state(state)
-
-
-def _names_of_constants(model: nn.Module) -> dict[int, str]:
-    """Return the path of each plain tensor attribute, by `id`."""
-    return {
-        id(value): f"{path}.{name}".lstrip(".")
-        for path, module in model.named_modules()
-        for name, value in module.__dict__.items()
-        if isinstance(value, Tensor)
-    }

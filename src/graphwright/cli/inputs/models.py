@@ -15,6 +15,7 @@ from graphwright.errors import GraphwrightError, InvalidModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from torch import nn
 
@@ -55,6 +56,11 @@ def load_model(name: str, batch_size: int | None, small: bool, device: str = "me
                 f"--batch-size and --small are for models of the zoo; {name} makes its own batch"
             )
         return _load_file(name)
+    if name.endswith((".json", ".json.gz", ".onnx", ".pt", ".pt2", ".safetensors")):
+        raise InvalidModelName(
+            f"{name} is a file of data, and this command runs the model itself: name its code, "
+            "file.py:function"
+        )
     return models.load(name, batch_size=batch_size, small=small, device=device)
 
 
@@ -97,8 +103,9 @@ def _load_file(name: str) -> Workload:
     if isinstance(made, Workload):
         return made
     if not isinstance(made, tuple) or len(made) not in (3, 4):
+        what = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
         raise InvalidModelName(
-            f"{name} returned {type(made).__name__}; return (model, loss_fn, batch) or "
+            f"{name} returned {what}; return (model, loss_fn, batch) or "
             "(model, loss_fn, batch, optimizer class)"
         )
     model, loss_fn, batch, *rest = made
@@ -120,7 +127,7 @@ def _find_function(path: str, function: str) -> Callable[[], object]:
     _run_user_code(path, "importing it raised", partial(spec.loader.exec_module, module))
     make = getattr(module, function, None)
     if not callable(make):
-        raise InvalidModelName(f"{path} has no function {function!r}")
+        raise InvalidModelName(f"{path} has no function {function!r}{_others(module)}")
     needed = _required_arguments(make)
     if needed:
         raise InvalidModelName(
@@ -128,6 +135,18 @@ def _find_function(path: str, function: str) -> Callable[[], object]:
             "them defaults"
         )
     return make  # type: ignore[no-any-return]
+
+
+def _others(module: ModuleType) -> str:
+    """What else could be meant: the functions of a file that take no arguments."""
+    known = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and not _required_arguments(value)
+    ]
+    return f"; it has {', '.join(known[:8])}" if known else ""
 
 
 def _run_user_code(path: str, what: str, code: Callable[[], object]) -> object:

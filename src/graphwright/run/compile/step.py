@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.aten import BatchDim, OptimizerLike, make_optimizer, surrounding
+from graphwright.aten import BatchDim, OptimizerLike, eager_module, make_optimizer, surrounding
 from graphwright.capture import Parts, prepare, read_options
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
@@ -73,6 +73,7 @@ def compile_step(
     >>> step.save("checkpoints"); trained = step.gather()
     """
     plan = plan if isinstance(plan, Plan) else _load(plan)
+    model = eager_module(model)
     made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)
     _check_size(plan)
     room = _room(plan, memory, reserve, torch_compile)

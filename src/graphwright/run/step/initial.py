@@ -63,6 +63,14 @@ def initial_parts(
         for name in wanted
         if name not in parts and graph.tensors[name].role is not Role.INPUT and not is_rate(name)
     ]
+    unnamed = [name for name in missing if graph.tensors[name].role is Role.CONSTANT]
+    if unnamed:
+        tensors = ", ".join(f"{name} ({graph.tensors[name].type!r})" for name in unnamed[:5])
+        raise NoInitialValue(
+            f"{tensors}: the step reads a tensor that is neither of the model nor of the batch, "
+            "and that no process finds again by a name. Make it a buffer (register_buffer) or "
+            "another attribute of the model, or of a loss that is an nn.Module"
+        )
     if missing:
         raise NoInitialValue(
             f"{', '.join(missing[:5])}{' and others' if len(missing) > 5 else ''}: there is no "

@@ -1,5 +1,6 @@
 """Questions about values that have one answer in every step that goes well.
 
+    ones(n).sum(), eye(n).any()                   what it is: nothing decides it         (known)
     torch.rand([]) < 0                            no: a number of [0, 1) (layer drop that is off)
     torch.isfinite(x).all(), isnan(x).any()       yes, no: x is finite                (warned of)
     assert (ids >= 0).all()                       yes: a check passes                 (warned of)
@@ -26,6 +27,7 @@ from types import FrameType
 import torch.distributions
 
 from graphwright.capture.record.tape import Entry, Value
+from graphwright.capture.record.values.known import known_value
 from graphwright.user_code import is_users
 
 
@@ -41,6 +43,9 @@ class AssumedValues(UserWarning):
 def answer(question: Value) -> bool | float | None:
     """What the step is told when it asks for a value, None where that depends on values."""
     entry = question.producer
+    known = known_value(question)
+    if known is not None and known.numel() == 1:  # a complex number is two
+        return known.item()
     told: bool | float | None
     if question.type.dtype != "bool":
         told, what = _passing_number(whole=question.type.dtype in _WHOLE), _PASSES

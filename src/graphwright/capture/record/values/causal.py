@@ -16,16 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.utils._python_dispatch import _disable_current_modes
 
-from graphwright.aten import call_kernel
 from graphwright.capture.record.functional import VALUE
-from graphwright.capture.record.tape import Entry, Value
-
-MOST_ELEMENTS = 1 << 26
-"""A larger mask is not computed."""
-_MOST_ENTRIES = 200
+from graphwright.capture.record.tape import Value
+from graphwright.capture.record.values.known import known_value, off_the_record
 
 
 def without_causal_mask(
@@ -41,7 +35,6 @@ def without_causal_mask(
         or given.get("dropout_p")
         or query.shape[2] != key.shape[2]
         or mask.shape[-2:] != (query.shape[2], key.shape[2])
-        or mask.numel() > MOST_ELEMENTS
     ):
         return args, kwargs
     value: Value | None = getattr(mask, VALUE, None)
@@ -54,41 +47,12 @@ def without_causal_mask(
 
 def _is_causal(value: Value) -> bool:
     """Whether a mask that nothing decides lets each query see the keys up to its own."""
-    entries = _entries_behind(value)
-    if entries is None:
+    mask = known_value(value)
+    if mask is None:
         return False
-    with unset_fake_temporarily(), _disable_current_modes(), torch.no_grad():
-        mask = _evaluate(entries, value)
-        if mask is None:
-            return False
+    with off_the_record():
         causal = torch.ones(mask.shape[-2:], dtype=torch.bool).tril()
         if mask.dtype == torch.bool:
             return bool((mask == causal).all())
         hidden = mask <= torch.finfo(mask.dtype).min / 2
         return bool(((mask == 0) == causal).all() and (hidden == ~causal).all())
-
-
-def _entries_behind(value: Value) -> list[Entry] | None:
-    """The entries that make a value, in order; None if an input or a draw is behind it."""
-    pending = [value.producer]
-    entries: dict[int, Entry] = {}
-    while pending:
-        entry = pending.pop()
-        if entry is None or entry.random or len(entries) > _MOST_ENTRIES:
-            return None
-        if entry.index not in entries:
-            entries[entry.index] = entry
-            pending += [v.producer for v in entry.inputs if v is not None]
-    return [entries[index] for index in sorted(entries)]
-
-
-def _evaluate(entries: Sequence[Entry], wanted: Value) -> Tensor | None:
-    values: dict[Value, Tensor] = {}
-    try:
-        for entry in entries:
-            inputs = [None if v is None else values[v] for v in entry.inputs]
-            made = call_kernel(entry.op, inputs, entry.attrs)
-            values.update(zip(entry.outputs, made, strict=True))
-    except (RuntimeError, TypeError, ValueError, KeyError):
-        return None
-    return values[wanted]
