@@ -102,8 +102,10 @@ class SwapPlan:
         facts = self.given.facts
         positions = {**facts.position, **dict.fromkeys(self.given.copied, 0)}
         for name, (old, _) in self.given.copied.items():
-            positions[name] = facts.producer[self.given.graph.updates[old]][0]
-        tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, facts.category)
+            made = facts.producer.get(self.given.graph.updates.get(old, old))
+            positions[name] = 0 if made is None else made[0]
+        categories = self.given.categories
+        tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, categories)
         times = schedule(tasks)
         devices = (replace(d, memory=self.plan.capacity) for d in self.cluster.devices)
         return Timeline(
