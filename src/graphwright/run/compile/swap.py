@@ -252,8 +252,7 @@ def swap(
         _refuse(cluster=cluster, plan=plan, search=search if search != DEFAULT else None)
         return _swap_partition(graph, memory, reserve, partition, costs)
     on = with_host_link(find_cluster("local:1" if cluster is None else cluster))
-    # An optimizer's update as one kernel would need room for all its results beside what it reads.
-    together, _ = rejoin(graph, make_plan(graph, on, {}), optimizer=False)
+    together, _ = rejoin(graph, make_plan(graph, on, {}), in_memory=True)
     given = problem_of(together, on, CostModel() if costs is None else costs)
     limit = on.devices[0].memory if memory is None else parse_limit(memory)
     capacity = limit - parse_limit(reserve)

@@ -38,7 +38,13 @@ from graphwright.plans import (
     verify_memory,
 )
 from graphwright.run.program.swapping.arena import Arena, HostSlab, Layout, layout_of, plain_layout
-from graphwright.run.program.swapping.placing import Call, copy_results, layouts_made, write_into
+from graphwright.run.program.swapping.placing import (
+    Call,
+    copy_results,
+    layouts_made,
+    write_into,
+    write_over,
+)
 from graphwright.run.program.swapping.recording import Recorder
 from graphwright.run.program.swapping.streams import CpuStreams, CudaStreams, Streams
 
@@ -329,6 +335,12 @@ class SwapExecutor(Executor):
                 call = self._behind(into, poison, arguments, places)
                 call()
                 return call
+        if node.op != CONSTANT_OP and not places and all(wanted):
+            homes = [self._on_device(storage) for storage in storages]
+            over = write_over(node.op, arguments, node.attrs, homes)
+            if over is not None:
+                over()
+                return over
         run = partial(run_node, self.graph, node, arguments, self.device)
 
         def results() -> list[Tensor]:
