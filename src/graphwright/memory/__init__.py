@@ -17,6 +17,7 @@ from graphwright.memory.search import (
     Progress,
     check_searches,
     check_seed,
+    fastest_known,
     find_plan,
 )
 from graphwright.memory.timing import task_graph, task_graph_of_ranks

@@ -36,10 +36,7 @@ def early_order(problem: MemoryProblem) -> Ints:
     for i, op in enumerate(ops):
         if op.updates:
             rank[i] = max((rank[p] for p in before[i]), default=-1.0)
-    readers: dict[int, list[int]] = {}
-    for i, each in enumerate(before):
-        for p in each:
-            readers.setdefault(p, []).append(i)
+    readers = _followers(before)
     for i in reversed(range(len(ops))):
         if ops[i].updates and i in readers:
             latest = max(rank[i], min(rank[r] for r in readers[i]))
@@ -74,30 +71,43 @@ def local_order(problem: MemoryProblem, room: int, lean: bool = False) -> Ints:
     rank = np.empty(len(ops), np.int64)
     rank[early_order(problem)] = np.arange(len(ops))
     waiting = [len(each) for each in before]
-    readers: dict[int, list[int]] = {}
-    for i, each in enumerate(before):
-        for p in each:
-            readers.setdefault(p, []).append(i)
+    readers = _followers(before)
     left = Counter(s for op in ops for s in op.reads)
     is_free = [s.ends == "free" for s in problem.storages]
     recent: OrderedDict[int, None] = OrderedDict()
     held = 0
-    ready = {i for i, count in enumerate(waiting) if count == 0}
+    ready: list[tuple[int, int, int]] = []
+    needs: dict[int, int] = {}
+    """What each ready operator needs now; `ready` also has what it needed before."""
+    ready_readers: dict[int, set[int]] = {}
+
+    def enter(i: int) -> None:
+        need = 0
+        if not (ops[i].updates and before[i]):
+            need = sum(nbytes[s] for s in ops[i].reads if s not in recent)
+            if lean:
+                need += sum(nbytes[s] for s in ops[i].makes)
+                need -= sum(nbytes[s] for s in ops[i].reads if left[s] == 1 and is_free[s])
+        if needs.get(i) != need:
+            needs[i] = need
+            heapq.heappush(ready, (need, int(rank[i]), i))
+
+    def become_ready(i: int) -> None:
+        enter(i)
+        for s in ops[i].reads:
+            ready_readers.setdefault(s, set()).add(i)
+
+    for i, count in enumerate(waiting):
+        if count == 0:
+            become_ready(i)
     order: list[int] = []
     while ready:
-
-        def missing(i: int) -> tuple[int, int]:
-            if ops[i].updates and before[i]:
-                return 0, int(rank[i])
-            absent = sum(nbytes[s] for s in ops[i].reads if s not in recent)
-            if lean:
-                absent += sum(nbytes[s] for s in ops[i].makes)
-                absent -= sum(nbytes[s] for s in ops[i].reads if left[s] == 1 and is_free[s])
-            return absent, int(rank[i])
-
-        chosen = min(ready, key=missing)
-        ready.remove(chosen)
+        need, _, chosen = heapq.heappop(ready)
+        if needs.get(chosen) != need:
+            continue
+        del needs[chosen]
         order.append(chosen)
+        changed = {s for s in (*ops[chosen].reads, *ops[chosen].makes) if s not in recent}
         for s in (*ops[chosen].reads, *ops[chosen].makes):
             if s in recent:
                 recent.move_to_end(s)
@@ -106,17 +116,33 @@ def local_order(problem: MemoryProblem, room: int, lean: bool = False) -> Ints:
                 held += nbytes[s]
         left.subtract(ops[chosen].reads)
         for s in ops[chosen].reads:
+            ready_readers[s].discard(chosen)
+            if left[s] <= 1:
+                changed.add(s)
             if not left[s] and s in recent:
                 del recent[s]
                 held -= nbytes[s]
         while held > room and len(recent) > 1:
             oldest, _ = recent.popitem(last=False)
+            changed.add(oldest)
             held -= nbytes[oldest]
         for r in readers.get(chosen, ()):
             waiting[r] -= 1
             if waiting[r] == 0:
-                ready.add(r)
+                become_ready(r)
+        for s in changed:
+            for i in ready_readers.get(s, ()):
+                enter(i)
     return np.array(order, np.int64)
+
+
+def _followers(before: Sequence[Sequence[int]]) -> dict[int, list[int]]:
+    """For each operator those that wait for it."""
+    followers: dict[int, list[int]] = {}
+    for i, each in enumerate(before):
+        for p in each:
+            followers.setdefault(p, []).append(i)
+    return followers
 
 
 def names_to_order(problem: MemoryProblem, names: Sequence[str]) -> Ints:

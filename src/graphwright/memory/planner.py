@@ -19,7 +19,8 @@ import numpy as np
 
 from graphwright.frozen import FrozenDict
 from graphwright.memory import kernel
-from graphwright.memory.arrays import Arrays, Ints, pack
+from graphwright.memory.arrays import Arrays, Flags, Ints, pack
+from graphwright.memory.kernel import Rules
 from graphwright.memory.recompute import extend_order
 from graphwright.plans import (
     Action,
@@ -34,6 +35,9 @@ from graphwright.plans import (
 
 Policy = Literal["cost", "belady", "lru"]
 PASSES = 6
+MOST_ORDERS = 64
+SMALL, MOST_SMALL = 1e-4, 0.01
+"""Shares of the capacity: what lasts and is smaller stays on the device, if all of it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +63,15 @@ class Choice:
     keep: float = 0.0
     small: float = 0.0
 
-    def numbers(self, capacity: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        policy = ("cost", "belady", "lru").index(self.policy)
-        numbers = (policy, self.threshold, self.pressure, self.lookahead, self.late)
-        return np.array((*numbers, self.small * capacity), np.float64)
+    def rules(self, capacity: int) -> Rules:
+        return Rules(
+            policy={"cost": kernel.COST, "belady": kernel.BELADY, "lru": kernel.LRU}[self.policy],
+            threshold=self.threshold,
+            lookahead=self.lookahead,
+            pressure=float(self.pressure),
+            late=float(self.late),
+            small=float(self.small * capacity),
+        )
 
     def __str__(self) -> str:
         words = f"threshold {self.threshold}"
@@ -104,8 +113,8 @@ class Pool:
 class Passed:
     """What a pass has found: its actions and places as numbers, and where residents are."""
 
-    log: Ints
-    places: Ints
+    log: kernel.Records
+    places: kernel.Records
     home: Ints
     makespan: int
 
@@ -117,8 +126,8 @@ class Planner:
         self.problem, self.arrays = problem, pack(problem)
         self._is_read = np.zeros(len(self.arrays.nbytes), np.bool_)
         self._is_read[self.arrays.reads] = True
-        self._log = np.empty((0, kernel.LOG_FIELDS), np.int64)
-        self._places = np.empty((0, 3), np.int64)
+        self._most = max(problem.needs, default=0)
+        self._orders: dict[tuple[bytes, float, float], Ints] = {}
 
     def check_capacity(self, capacity: int) -> None:
         """Refuse a capacity in which some operator cannot run."""
@@ -146,18 +155,23 @@ class Planner:
         if pool is not None and pool.nbytes > capacity:
             return None
         if choice.recompute:
-            order = extend_order(self.problem, order, choice.recompute, choice.gap)
-        slots = _slots(self.arrays, pool)
-        home = np.full(len(self.arrays.nbytes), -1, np.int64)
+            order = self._extended(order, choice)
+        step = self._step(order, capacity, pool)
+        always = np.zeros(len(self.arrays.nbytes), np.bool_)
+        if pool is None:
+            always = self._small(capacity)
+        stays = always
         if choice.keep and pool is None:
-            home = self._side_by_side(self._spread(choice.keep * capacity))
-        starts_empty = not (home >= 0).any()
+            stays = always | self._spread(choice.keep * capacity, always)
+        home, base = self._side_by_side(stays, always)
+        step = step._replace(base=base)
+        starts_empty = not (home >= base).any()
         best: Passed | None = None
         for number in range(PASSES):
-            passed = self._run(order, capacity, choice, slots, home)
+            passed = _run(step, home, choice.rules(capacity))
             if passed is None:
                 break
-            ends_as_it_began = not (passed.home == -3).any()
+            ends_as_it_began = not (passed.home == kernel.MOVED).any()
             if ends_as_it_began and (best is None or passed.makespan <= best.makespan):
                 best = passed
             first_empty = starts_empty and not number
@@ -165,14 +179,32 @@ class Planner:
                 break
             found = passed.home
             if not first_empty:
-                home = np.where(found >= 0, found, -1)
+                home = np.where(found >= 0, found, kernel.AWAY)
             elif pool is None:
-                home = self._side_by_side(found <= -10)
+                home, _ = self._side_by_side((found <= kernel.STAYS) | always, always)
             else:
-                home = np.where(found <= -10, -10 - found, -1)
-            if not (home >= 0).any():
+                home = np.where(found <= kernel.STAYS, kernel.STAYS - found, kernel.AWAY)
+            if not (home >= base).any():
                 break
         return best
+
+    def _step(self, order: Ints, capacity: int, pool: Pool | None) -> kernel.Step:
+        a = self.arrays
+        slot_size, slot_class, class_of = _slots(a, pool)
+        return kernel.Step(
+            order, a.duration, a.over, a.read_ptr, a.reads, a.written, a.make_ptr, a.makes,
+            a.nbytes, a.out_time, a.in_time, a.begins_on_host, a.ends, a.is_written,
+            capacity, 0, slot_size, slot_class, class_of,
+        )  # fmt: skip
+
+    def _extended(self, order: Ints, choice: Choice) -> Ints:
+        """The order with operators that run again, which several choices have in common."""
+        key = (order.tobytes(), choice.recompute, choice.gap)
+        if key not in self._orders:
+            if len(self._orders) >= MOST_ORDERS:
+                self._orders.clear()
+            self._orders[key] = extend_order(self.problem, order, choice.recompute, choice.gap)
+        return self._orders[key]
 
     def plan(
         self, order: Ints, capacity: int, choice: Choice, pool: Pool | None = None,
@@ -216,21 +248,23 @@ class Planner:
             actions=tuple(actions),
             residents=FrozenDict(residents),
             pool=() if pool is None else pool.size_classes(),
-            starts=tuple(passed.log[:, kernel.START].tolist()),
-            ends=tuple(passed.log[:, kernel.END].tolist()),
+            starts=tuple(passed.log["start"].tolist()),
+            ends=tuple(passed.log["end"].tolist()),
             algorithm=algorithm,
             seed=seed,
             graph_hash=self.problem.graph_hash,
         )
 
-    def _spread(self, room: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _spread(self, room: float, always: Flags) -> Flags:
         """What lasts and fits into some room: first what is slow to copy for its size, then a share
         of the rest, evenly in the order of the program."""
         a = self.arrays
         stays = np.zeros(len(a.nbytes), np.bool_)
-        lasting = np.flatnonzero(a.begins_on_host & (a.ends == 2) & self._is_read)
+        lasts = a.begins_on_host & (a.ends == kernel.HOME) & self._is_read
+        lasting = np.flatnonzero(lasts & ~always)
         if not len(lasting):
             return stays
+        room -= float(a.nbytes[always].sum())
         is_small = a.in_time[lasting] <= 2 * a.in_time[lasting].min()
         small, large = lasting[is_small], lasting[~is_small]
         stays[small[np.cumsum(a.nbytes[small]) <= room]] = True
@@ -242,39 +276,39 @@ class Planner:
                 stays[s], spare = True, spare - a.nbytes[s]
         return stays
 
-    def _side_by_side(self, stays: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
-        """Offsets of residents from the bottom of memory on, without gaps."""
-        home = np.full(len(stays), -1, np.int64)
-        nbytes = self.arrays.nbytes[stays]
-        home[stays] = np.cumsum(nbytes) - nbytes
-        return home
-
-    def _run(
-        self, order: Ints, capacity: int, choice: Choice, slots: tuple[Ints, Ints, Ints], home: Ints
-    ) -> Passed | None:
+    def _small(self, capacity: int) -> Flags:
+        """What lasts and is so small that all of it together takes next to no memory: it stays."""
         a = self.arrays
-        size = max(len(self._log), 4 * len(order) + 4 * len(a.nbytes) + 256)
-        begin = home.copy()
-        made = int((a.make_ptr[order + 1] - a.make_ptr[order]).sum())
-        if len(self._places) < made:
-            self._places = np.empty((made, 3), np.int64)
-        while True:
-            if len(self._log) < size:
-                self._log = np.empty((size, kernel.LOG_FIELDS), np.int64)
-            home[:] = begin
-            length, num_places = kernel.plan_pass(
-                order, a.duration, a.over, a.read_ptr, a.reads, a.written, a.make_ptr, a.makes,
-                a.nbytes, a.out_time, a.in_time, a.begins_on_host, a.ends, a.is_written, capacity,
-                *slots, home, choice.numbers(capacity), self._log, self._places,
-            )  # fmt: skip
-            if length != -1:
-                break
-            size *= 2
-        if length < 0:
-            return None
-        log = self._log[:length].copy()
-        makespan = int(log[:, kernel.END].max(initial=0))
-        return Passed(log, self._places[:num_places].copy(), home.copy(), makespan)
+        lasts = a.begins_on_host & (a.ends == kernel.HOME) & self._is_read
+        stays = lasts & (a.nbytes <= SMALL * capacity)
+        total = int(a.nbytes[stays].sum())
+        fits = total <= MOST_SMALL * capacity and total <= capacity - self._most
+        return stays if fits else np.zeros_like(stays)
+
+    def _side_by_side(self, stays: Flags, first: Flags) -> tuple[Ints, int]:
+        """Offsets of residents from the bottom of memory on, without gaps, and where those that
+        come first end."""
+        home = np.full(len(stays), kernel.AWAY, np.int64)
+        below, above = np.flatnonzero(stays & first), np.flatnonzero(stays & ~first)
+        nbytes = self.arrays.nbytes[np.concatenate((below, above))]
+        home[np.concatenate((below, above))] = np.cumsum(nbytes) - nbytes
+        base = int(self.arrays.nbytes[below].sum())
+        return home, base
+
+
+def _run(step: kernel.Step, home: Ints, rules: Rules) -> Passed | None:
+    """A pass that begins with residents at home."""
+    size = 4 * len(step.order) + 4 * len(home) + 256
+    while True:
+        work = kernel.workspace(step, home.copy(), size)
+        length = kernel.plan_pass(step, work, rules)
+        if length != kernel.LOG_IS_FULL:
+            break
+        size *= 2
+    if length < 0:
+        return None
+    log = work.log[:length].copy()
+    return Passed(log, work.places, work.home, int(log["end"].max(initial=0)))
 
 
 def _slots(a: Arrays, pool: Pool | None) -> tuple[Ints, Ints, Ints]:

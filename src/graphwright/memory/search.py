@@ -10,19 +10,25 @@
 | genetic | evolves         | any offset         | as greedy, the weights evolve too            |
 | pools   | evolves         | size classes       | SwapAdvisor's genetic search as published    |
 
+Two more show what it takes to search both at once: `schedules` tries all that `greedy` begins with,
+in one way to choose, and `places` all ways to choose, in the order of the program.
+
 All are reported side by side. A search takes over from those before it where it is faster by more
 than a thousandth: of equal plans that of the simplest search is taken. The time budget is shared by
 the random and genetic searches; an interrupted search returns the best plan so far.
 
-More memory never makes a plan slower: a plan for less memory is a plan for more, so `greedy` also
-tries smaller capacities, from a grid that depends on the problem alone. What is tried at some
-capacity is thus tried at every larger one. Large problems try the whole capacity only.
+More memory never makes a plan slower: a plan for less memory is a plan for more. So plans that are
+known are tried first, and the searches that do not draw try smaller capacities as well, from a grid
+that depends on the problem alone: what is tried at some capacity is tried at every larger one.
+Large problems try the whole capacity only.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -33,7 +39,7 @@ from graphwright.memory import genetic
 from graphwright.memory.arrays import Ints
 from graphwright.memory.orders import early_order, local_order, program_order
 from graphwright.memory.planner import Choice, Passed, Planner, Pool
-from graphwright.plans import MemoryPlan, MemoryProblem
+from graphwright.plans import MemoryPlan, MemoryProblem, retime, verify_actions
 
 PRESSURES = (1e-3, 3e-2, 3e-1)
 RECOMPUTE = 0.1
@@ -63,8 +69,10 @@ ROOMS, LEAN_ROOMS = (0.25, 0.5, 0.75, 1.0), (0.2, 0.25, 0.4)
 THRESHOLDS = (0, 4, 16, 64)
 LOOKAHEAD = 8
 GRID = 2 ** (1 / 8)
-MOST_FOR_GRID, MOST_FOR_LOCAL = 200, 20_000
-START = "start"
+MOST_FOR_GRID, MOST_FOR_LOCAL, MOST_FOR_ALL = 200, 20_000, 10_000
+"""Operators of a problem that is planned for all of a grid; in local orders; by all choices."""
+LEAST_FOR_THREADS = 1000
+START, KNOWN = "start", "known"
 TIE = 1e-3
 """Times of two searches that differ by a smaller share are the same."""
 
@@ -129,13 +137,38 @@ class _Search:
         capacity: int | None = None,
     ) -> Individual:  # fmt: skip
         """Plan with some choices, and remember the best."""
+        made = self._plan(order, choice, pool, capacity)
+        self._note(search, made)
+        return made
+
+    def try_all(
+        self, search: str, pairs: Iterable[tuple[Ints, Choice]], capacity: int | None = None
+    ) -> list[Individual]:
+        """Plan with all of some orders and choices; large problems use all processors."""
+        if len(self.problem.operators) < LEAST_FOR_THREADS:
+            return [self.try_one(search, *pair, capacity=capacity) for pair in pairs]
+        made: list[Individual] = []
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+            try:
+                for one in threads.map(lambda pair: self._plan(*pair, None, capacity), pairs):
+                    self._note(search, one)
+                    made.append(one)
+            except KeyboardInterrupt:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        return made
+
+    def _plan(
+        self, order: Ints, choice: Choice, pool: Pool | None, capacity: int | None
+    ) -> Individual:
         room = self.capacity if capacity is None else capacity
         passed = self.planner.time(order, room, choice, pool)
-        made = Individual(order=order, choice=choice, capacity=room, pool=pool, passed=passed)
+        return Individual(order=order, choice=choice, capacity=room, pool=pool, passed=passed)
+
+    def _note(self, search: str, made: Individual) -> None:
         self.times[search] = min(self.times.get(search, inf), made.time)
         if self._is_better(search, made):
             self.best, self.winner = made, search
-        return made
 
     def _is_better(self, search: str, made: Individual) -> bool:
         if self.best is None or self.best.passed is None:
@@ -159,8 +192,9 @@ def find_plan(
     budget: float = 10.0,
     seed: int = 0,
     planner: Planner | None = None,
+    known: Sequence[MemoryPlan] = (),
 ) -> Found:
-    """Search for the fastest plan of a problem within a capacity."""
+    """Search for the fastest plan of a problem within a capacity; `known` plans count as found."""
     check_searches(searches)
     check_seed(seed)
     planner = Planner(problem) if planner is None else planner
@@ -184,12 +218,26 @@ def find_plan(
     assert best is not None and best.passed is not None
     words = f"{search.winner}: {best.choice}"
     plan = planner.unpack(best.passed, capacity, best.pool, words, seed)
+    if (other := fastest_known(problem, capacity, known)) is not None:
+        search.times[KNOWN] = float(other.makespan)
+        plan = min(plan, other, key=lambda one: one.makespan)
     return Found(
         plan=plan,
         times={name: t for name, t in search.times.items() if name != START} or search.times,
         progress=tuple(search.progress),
         interrupted=interrupted,
     )
+
+
+def fastest_known(
+    problem: MemoryProblem, capacity: int, known: Sequence[MemoryPlan]
+) -> MemoryPlan | None:
+    """The fastest of the plans that lie within a capacity, which was another one for them."""
+    fitting = [replace(plan, capacity=capacity) for plan in known if plan.arena <= capacity]
+    for plan in fitting:
+        verify_actions(plan, problem)
+    timed = [retime(plan, problem) for plan in fitting]
+    return min(timed, key=lambda plan: plan.makespan, default=None)
 
 
 def check_searches(names: tuple[str, ...]) -> None:
@@ -207,34 +255,59 @@ def check_seed(seed: int) -> None:
 
 def _lru(search: _Search) -> None:
     choice = Choice(policy="lru", lookahead=LOOKAHEAD)
-    search.try_one("lru", program_order(search.problem), choice)
+    for capacity in _capacities(search.problem, search.capacity):
+        search.try_one("lru", program_order(search.problem), choice, capacity=capacity)
 
 
 def _belady(search: _Search) -> None:
-    for threshold in THRESHOLDS:
-        choice = Choice(policy="belady", threshold=threshold)
-        search.try_one("belady", program_order(search.problem), choice)
+    order = program_order(search.problem)
+    choices = [Choice(policy="belady", threshold=threshold) for threshold in THRESHOLDS]
+    for capacity in _capacities(search.problem, search.capacity):
+        search.try_all("belady", [(order, choice) for choice in choices], capacity)
 
 
 def _greedy(search: _Search) -> None:
     for capacity in _capacities(search.problem, search.capacity):
-        count = len(search.problem.operators)
-        small = SMALL if MOST_FOR_GRID < count <= MOST_FOR_LOCAL else SMALL[:1]
-        first = [
-            search.try_one("greedy", order, replace(choice, small=share), capacity=capacity)
-            for order in _orders(search.problem, capacity)
-            for choice in FIRST
-            for share in small
-        ]
-        if count > MOST_FOR_LOCAL:
+        first = search.try_all(
+            "greedy",
+            [
+                (order, replace(choice, small=share))
+                for order in _orders(search.problem, capacity)
+                for choice in FIRST
+                for share in _small(search.problem)
+            ],
+            capacity,
+        )
+        if len(search.problem.operators) > MOST_FOR_LOCAL:
             continue
         order = min(first, key=lambda individual: individual.time).order
-        for choice in CHOICES:
-            for share in small:
-                chosen = replace(choice, small=share)
-                search.try_one("greedy", order, chosen, capacity=capacity)
-        for choice in KEEPS:
-            search.try_one("greedy", order, choice, capacity=capacity)
+        search.try_all("greedy", _all_choices(search.problem, order), capacity)
+
+
+def _schedules(search: _Search) -> None:
+    for capacity in _capacities(search.problem, search.capacity):
+        orders = list(_orders(search.problem, capacity))
+        search.try_all("schedules", [(order, Choice()) for order in orders], capacity)
+
+
+def _places(search: _Search) -> None:
+    order = program_order(search.problem)
+    for capacity in _capacities(search.problem, search.capacity):
+        search.try_all("places", _all_choices(search.problem, order), capacity)
+
+
+def _small(problem: MemoryProblem) -> tuple[float, ...]:
+    """Shares of the capacity below which storages lie apart."""
+    count = len(problem.operators)
+    if count > MOST_FOR_ALL:
+        return SMALL[1:2]
+    return SMALL if count > MOST_FOR_GRID else SMALL[:1]
+
+
+def _all_choices(problem: MemoryProblem, order: Ints) -> list[tuple[Ints, Choice]]:
+    """An order with all ways to choose."""
+    choices = [replace(choice, small=share) for choice in CHOICES for share in _small(problem)]
+    return [(order, choice) for choice in (*choices, *KEEPS)]
 
 
 def _orders(problem: MemoryProblem, capacity: int) -> Iterator[Ints]:
@@ -398,5 +471,7 @@ SEARCHES: dict[str, Callable[[_Search], None]] = {
     "random": _random,
     "genetic": _genetic,
     "pools": _pools,
+    "schedules": _schedules,
+    "places": _places,
 }
 TIMED = ("random", "genetic", "pools")

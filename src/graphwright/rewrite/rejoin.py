@@ -51,16 +51,37 @@ class _Join:
     strategy: Strategy
 
 
-def rejoin(graph: Graph, plan: Plan, *, optimizer: bool = True) -> tuple[Graph, Plan]:
+def rejoin(
+    graph: Graph, plan: Plan, *, optimizer: bool = True, in_memory: bool = False
+) -> tuple[Graph, Plan]:
     """The graph with composites in the place of their parts where the plan allows it, and the plan
-    for that graph; without `optimizer` updates of parameters and their state stay in parts."""
+    for that graph.
+
+    Without `optimizer` updates of parameters and their state stay in parts; `in_memory`, those that
+    read more at once than any other node, as they write over what they read.
+    """
     check_plan(plan, graph)
     joins = find_joins(graph, plan)
-    if not optimizer:
+    if not optimizer or in_memory:
         updated = (Role.PARAMETER, Role.OPTIMIZER_STATE)
         news = {new for old, new in graph.updates.items() if graph.tensors[old].role in updated}
-        joins = tuple(join for join in joins if news.isdisjoint(join.composite.outputs))
+        most = _most_read(graph) if optimizer else -1
+        joins = tuple(
+            join
+            for join in joins
+            if news.isdisjoint(join.composite.outputs)
+            or _bytes_read(graph, join.composite.inputs) <= most
+        )
     return write_joins(graph, plan, joins) if joins else (graph, plan)
+
+
+def _most_read(graph: Graph) -> int:
+    """The most bytes that a node reads: no step can do with less memory."""
+    return max((_bytes_read(graph, node.inputs) for node in graph.nodes), default=0)
+
+
+def _bytes_read(graph: Graph, names: Sequence[str | None]) -> int:
+    return sum(graph.tensors[name].type.nbytes for name in {*names} if name is not None)
 
 
 def find_joins(graph: Graph, plan: Plan) -> tuple[_Join, ...]:

@@ -67,6 +67,34 @@ def test_parameters_that_are_read_once_come_in_equal_parts():
     assert found.plan.makespan <= 1.6 * problem.compute_time
 
 
+def test_what_is_small_and_lasts_never_leaves():
+    """A thousand scales beside a few large weights: only the weights come and go."""
+    large, small, count = 2_000_000, 512, 20
+    storages, operators = [], []
+    for i in range(count):
+        for name, nbytes in ((f"weight{i}", large), (f"scale{i}", small)):
+            storages.append(
+                Storage(
+                    name=name, nbytes=nbytes, out_time=nbytes, in_time=nbytes, begins_on_host=True,
+                    ends="home",
+                )
+            )  # fmt: skip
+        operators.append(
+            Operator(name=f"step{i}", reads=(2 * i, 2 * i + 1), makes=(), duration=large,
+                     writes=(2 * i + 1,), repeats=False)
+        )  # fmt: skip
+    problem = MemoryProblem(operators=tuple(operators), storages=tuple(storages))
+    planner = Planner(problem)
+    plan = planner.plan(program_order(problem), 8_000_000, Choice(policy="lru"))
+    verify_memory(plan, problem)
+    assert {f"scale{i}": small * i for i in range(count)}.items() <= plan.residents.items()
+    assert not any(
+        getattr(a, "name", "").startswith("scale") for a in plan.actions if a.stream != "run"
+    )
+    tight = planner.plan(program_order(problem), max(problem.needs), Choice(policy="lru"))
+    verify_memory(tight, problem)  # where they would be in the way, they leave
+
+
 @pytest.mark.parametrize("seed", [-1, 0.5, True, "3"])
 def test_a_seed_is_a_whole_number_from_0_upwards(seed):
     with pytest.raises(InvalidOption, match="seed="):

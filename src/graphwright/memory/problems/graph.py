@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from graphwright.describe import is_random
-from graphwright.ir import CONSTANT_OP, Graph, Phase, Role
+from graphwright.ir import CONSTANT_OP, Graph, Phase, Role, TensorType
 from graphwright.machine import PICOSECONDS, Cluster
 from graphwright.plans import MemoryProblem, Operator, Storage
 from graphwright.tasks import Costs, GraphFacts
 
 ALIGNMENT = 512
 COPY = "copy:"
+KEEP = "keep:"
 _RATES = "optimizer.lr."
 
 
@@ -36,7 +37,8 @@ class GraphProblem:
 
     `storage_of` names the storage of every tensor (that of a new value is the old one's where it is
     written in place), `views` the tensors that are made anew from their storage where they are
-    read, `copied` the old and new storages of values that are copied at the end.
+    read, `copied` where an operator that only copies copies to and from. `results` names the
+    storages of what the step returns, `types` says what is in each.
     """
 
     graph: Graph
@@ -45,6 +47,9 @@ class GraphProblem:
     storage_of: dict[str, str]
     views: frozenset[str]
     copied: dict[str, tuple[str, str]]
+    results: dict[str, str]
+    types: dict[str, TensorType]
+    categories: dict[str, int]
 
 
 def problem_of(graph: Graph, cluster: Cluster, costs: Costs) -> GraphProblem:
@@ -69,16 +74,27 @@ class _Builder:
         for name in graph.tensors:
             own = facts.root[name] if name in self.views else name
             storage_of[name] = in_place.get(own, own)
-        kept = {storage_of[name] for name in facts.results}
+        aside = self._aside(storage_of)
+        results = {name: aside.get(storage_of[name], storage_of[name]) for name in facts.results}
+        copied = {f"{COPY}{old}": (old, storage_of[new]) for old, new in graph.updates.items()}
         copied = {
-            f"{COPY}{old}": (old, storage_of[new])
-            for old, new in graph.updates.items()
-            if storage_of[new] != old
+            name: (old, aside.get(new, new)) for name, (old, new) in copied.items() if old != new
         }
-        names = list(dict.fromkeys(storage_of.values()))
-        number = {name: n for n, name in enumerate(names)}
-        storages = tuple(self._storage(name, kept) for name in names)
-        operators: list[Operator] = []
+        own = {storage: storage for storage in storage_of.values()}
+        shows = own | {storage: name for name, storage in aside.items()}
+        number = {name: n for n, name in enumerate(shows)}
+        kept = set(results.values())
+        storages = tuple(self._storage(name, shown, kept) for name, shown in shows.items())
+        operators = [
+            Operator(
+                name=storage,
+                reads=(number[name],),
+                makes=(number[storage],),
+                duration=self._copy_time(name),
+                repeats=False,
+            )
+            for name, storage in aside.items()
+        ]
         position: dict[int, int] = {}
         for i, node in enumerate(graph.nodes):
             outputs = [name for name in node.outputs if name not in self.views]
@@ -125,8 +141,20 @@ class _Builder:
             problem=problem,
             storage_of=storage_of,
             views=self.views,
-            copied=copied,
+            copied=copied | {storage: (storage, name) for name, storage in aside.items()},
+            results=results,
+            types={name: graph.tensors[shown].type for name, shown in shows.items()},
+            categories={name: facts.category[shown] for name, shown in shows.items()},
         )
+
+    def _aside(self, storage_of: dict[str, str]) -> dict[str, str]:
+        """Inputs that change, but whose old values are needed when the step ends; and the storages
+        that keep them."""
+        graph = self.graph
+        changed = {old for old, new in graph.updates.items() if old != new}
+        taken = [storage_of[new] for old, new in graph.updates.items() if new in graph.inputs]
+        shown = [storage_of[name] for name in self.facts.results]
+        return {name: f"{KEEP}{name}" for name in (*taken, *shown) if name in changed}
 
     def _in_place(self) -> dict[str, str]:
         """New values that are written over the old ones: nobody who reads those comes later."""
@@ -170,8 +198,8 @@ class _Builder:
         ]
         return (*pairs, *pairwise(random))
 
-    def _storage(self, name: str, kept: set[str]) -> Storage:
-        tensor = self.graph.tensors[name]
+    def _storage(self, name: str, shown: str, kept: set[str]) -> Storage:
+        tensor = self.graph.tensors[shown]
         is_input = name in self.graph.inputs
         lasts = is_input and not is_given(name, tensor.role)
         exact = tensor.type.nbytes

@@ -28,6 +28,7 @@ from graphwright.memory import (
     Progress,
     check_searches,
     check_seed,
+    fastest_known,
     find_plan,
     plan_without_swaps,
     problem_of,
@@ -102,8 +103,10 @@ class SwapPlan:
         facts = self.given.facts
         positions = {**facts.position, **dict.fromkeys(self.given.copied, 0)}
         for name, (old, _) in self.given.copied.items():
-            positions[name] = facts.producer[self.given.graph.updates[old]][0]
-        tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, facts.category)
+            made = facts.producer.get(self.given.graph.updates.get(old, old))
+            positions[name] = 0 if made is None else made[0]
+        categories = self.given.categories
+        tasks = task_graph(self.plan, self.given.problem, self.cluster, positions, categories)
         times = schedule(tasks)
         devices = (replace(d, memory=self.plan.capacity) for d in self.cluster.devices)
         return Timeline(
@@ -205,6 +208,7 @@ def swap(
     seed: int = 0,
     costs: Costs | None = None,
     plan: MemoryPlan | str | os.PathLike[str] | None = None,
+    known: Sequence[SwapPlan | MemoryPlan] = (),
     partition: None = None,
 ) -> SwapPlan: ...
 @overload
@@ -227,6 +231,7 @@ def swap(
     seed: int = 0,
     costs: Costs | None = None,
     plan: MemoryPlan | str | os.PathLike[str] | None = None,
+    known: Sequence[SwapPlan | MemoryPlan] = (),
     partition: Plan | Frontier | str | os.PathLike[str] | None = None,
 ) -> SwapPlan | RankSwaps:
     """Plan a graph for so much device memory; what does not fit waits in host memory.
@@ -236,7 +241,8 @@ def swap(
     are for; this machine if not given. Where all fits, nothing is swapped or searched. `search`
     names one search or several, of which the best plan is taken; those with a random part share
     `budget` seconds. Interrupted, the search returns the best plan so far. `plan` is a saved plan
-    to use instead; its times are predicted anew.
+    to use instead; its times are predicted anew. `known` are plans for the same graph, such as
+    those for less memory: the step is as fast as in any of them that fits.
 
     With a `partition`, a plan for several devices, every rank's program is planned for so much
     memory, by the searches that end by themselves. Of a frontier the plan that is then the fastest
@@ -248,10 +254,10 @@ def swap(
     """
     if partition is not None:
         _refuse(cluster=cluster, plan=plan, search=search if search != DEFAULT else None)
+        _refuse(known=known or None)
         return _swap_partition(graph, memory, reserve, partition, costs)
     on = with_host_link(find_cluster("local:1" if cluster is None else cluster))
-    # An optimizer's update as one kernel would need room for all its results beside what it reads.
-    together, _ = rejoin(graph, make_plan(graph, on, {}), optimizer=False)
+    together, _ = rejoin(graph, make_plan(graph, on, {}), in_memory=True)
     given = problem_of(together, on, CostModel() if costs is None else costs)
     limit = on.devices[0].memory if memory is None else parse_limit(memory)
     capacity = limit - parse_limit(reserve)
@@ -267,13 +273,20 @@ def swap(
     searches = (search,) if isinstance(search, str) else tuple(search)
     check_searches(searches)
     check_seed(seed)
+    others = [each.plan if isinstance(each, SwapPlan) else each for each in known]
+    for other in others:
+        _check_is_for(other, together, None)
     planner = Planner(given.problem)
     if (whole := plan_without_swaps(planner, capacity)) is not None:
+        other = fastest_known(given.problem, capacity, others)
+        if other is not None and other.makespan < whole.makespan:
+            whole = other
         verify_memory(whole, given.problem)
         return SwapPlan(graph=graph, given=given, cluster=on, plan=whole)
     found = find_plan(
-        given.problem, capacity, searches=searches, budget=budget, seed=seed, planner=planner
-    )
+        given.problem, capacity, searches=searches, budget=budget, seed=seed, planner=planner,
+        known=others,
+    )  # fmt: skip
     verify_memory(found.plan, given.problem)
     return SwapPlan(
         graph=graph,

@@ -7,7 +7,6 @@ memory beside   what kernels need beside their operands and places: workspaces, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from time import perf_counter
 
 import torch
@@ -21,7 +20,7 @@ from graphwright.machine import HostLink
 from graphwright.run.measure.one_call import FAILURES
 from graphwright.run.measure.operators import calls_of
 from graphwright.run.measure.samples import sample_inputs
-from graphwright.run.program import layouts_made, write_into
+from graphwright.run.program import layouts_made, write_into, write_updates
 
 COPIED, SMALL, REPEATS, RECORDED = 1 << 28, 512, 6, 200
 """Bytes of a large and of a small copy, how often each is made, and how many small ones at once."""
@@ -78,20 +77,21 @@ def memory_beside(graph: Graph, device: str = "cuda") -> int:
     Every distinct call is made once, on random inputs; those that fail count nothing.
     """
     where = _gpu(device)
-    calls: Iterable[tuple[str, Attrs, Types]] = dict.fromkeys(
-        (op, attrs if isinstance(attrs, Attrs) else Attrs(attrs), types)
-        for op, attrs, types in calls_of(graph)
-    )
+    news = set(graph.updates.values())
+    calls: dict[tuple[str, Attrs, Types], bool] = {}
+    for node, (op, attrs, types) in zip(graph.nodes, calls_of(graph), strict=True):
+        call = op, attrs if isinstance(attrs, Attrs) else Attrs(attrs), types
+        calls[call] = calls.get(call, True) and news.issuperset(node.outputs)
     torch.cuda.synchronize(where)
     start, most = torch.cuda.memory_allocated(where), 0
     with torch.no_grad(), torch.random.fork_rng(devices=[where]):
-        for op, attrs, types in calls:
-            most = max(most, _beside(op, attrs, types, where))
+        for (op, attrs, types), updates in calls.items():
+            most = max(most, _beside(op, attrs, types, updates, where))
     kept = max(0, torch.cuda.memory_allocated(where) - start)  # workspaces of libraries
     return most + kept
 
 
-def _beside(op: str, attrs: Attrs, types: Types, device: torch.device) -> int:
+def _beside(op: str, attrs: Attrs, types: Types, updates: bool, device: torch.device) -> int:
     try:
         inputs = sample_inputs(op, attrs, types, device)
         like = layouts_made(op, inputs, attrs)
@@ -100,6 +100,8 @@ def _beside(op: str, attrs: Attrs, types: Types, device: torch.device) -> int:
         if like is not None:
             outs = [torch.empty_like(t, device=device) for t in like]
             into = write_into(op, inputs, attrs, outs, False)
+        if into is None and updates:
+            into = write_updates(op, inputs, attrs)
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         made = call_kernel(op, inputs, attrs, device) if into is None else into()

@@ -10,5 +10,6 @@ from graphwright.run.program.swapping import (
     SwapExecutor,
     layouts_made,
     write_into,
+    write_updates,
 )
 from graphwright.run.program.targets import Pending, Transport

@@ -9,9 +9,13 @@ from torch import nn
 import graphwright as gw
 from graphwright import capture
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch, StepLost
-from graphwright.memory import Choice, Planner, early_order
+from graphwright.ir import GraphBuilder, Role, TensorType
+from graphwright.machine import cluster
+from graphwright.memory import Choice, Planner, early_order, problem_of
 from graphwright.plans import MemoryTooSmall, make_plan
+from graphwright.run.program import SwapExecutor
 from graphwright.run.program.swapping import arena
+from graphwright.simulate import CostModel
 
 torch.set_num_threads(1)
 
@@ -144,6 +148,61 @@ def test_buffers_take_views_as_new_values(share, recompute):
     values = step.values()
     for name, right in model.state_dict().items():
         torch.testing.assert_close(values[name], right, msg=name)
+
+
+def updating(**updates):
+    """Three vectors, one of which is doubled; all of them change as `updates` says."""
+    made, type = GraphBuilder(), TensorType((4,), "float32")
+    for name in "abc":
+        made.add_input(name, type, Role.BUFFER)
+    made.add("aten.mul.Scalar", ["c"], {"other": 2.0}, type, names="twice")
+    (shown,) = made.add("aten.neg", ["a"], {}, type, names="shown")
+    return made.build([shown, "twice", *"abc"], updates=updates)
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [
+        {"a": "b", "b": "twice"},
+        {"b": "twice", "a": "b"},
+        {"a": "b", "b": "a"},
+        {"a": "b", "b": "c", "c": "a"},
+        {"c": "twice", "b": "c"},
+    ],
+)
+def test_inputs_may_take_the_old_values_of_others(updates):
+    """All of them change at once, as in a replay, and what the step returns is from before."""
+    graph = updating(**updates)
+    given = problem_of(graph, cluster("p3.2xlarge"), CostModel(measured=False))
+    plan = Planner(given.problem).plan(
+        early_order(given.problem), max(given.problem.needs), Choice()
+    )
+    executor = SwapExecutor(given, plan, torch.device("cpu"))
+    values = {name: torch.arange(4.0) + 10 * at for at, name in enumerate("abc")}
+    executor.give(values)
+    for _ in range(3):
+        outputs = capture.replay(graph, values)
+        executor.run()
+        for name in graph.outputs:
+            if name not in updates.values():
+                assert torch.equal(executor.result(name), outputs[name]), name
+        values = capture.advance(graph, values, outputs)
+        for name, value in values.items():
+            assert torch.equal(executor.take(name), value), name
+
+
+def test_updates_are_one_kernel_where_that_needs_no_more_room():
+    """A small layer's update is one operator in place; that of the largest weight stays in parts."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 400))
+    batch = (torch.randn(2, 4), torch.randint(0, 400, (2,)))
+    graph = gw.capture(model, LOSS, batch, optimizer=torch.optim.Adam)
+    given = gw.swap(graph, "1GB").given
+    updated = {n.outputs[0] for n in given.graph.nodes if n.op == "graphwright.adam"}
+    assert graph.updates["0.weight"] in updated and graph.updates["1.weight"] not in updated
+    joined = [op for op in given.problem.operators if op.name in updated]
+    assert all(len(op.writes) == 3 and not op.makes for op in joined)
+    parts = problem_of(graph, cluster("p3.2xlarge"), CostModel(measured=False)).problem
+    assert max(given.problem.needs) <= max(parts.needs)
 
 
 @pytest.mark.parametrize("search", [3, ("greedy", 3), None])

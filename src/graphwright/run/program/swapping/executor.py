@@ -38,7 +38,13 @@ from graphwright.plans import (
     verify_memory,
 )
 from graphwright.run.program.swapping.arena import Arena, HostSlab, Layout, layout_of, plain_layout
-from graphwright.run.program.swapping.placing import Call, copy_results, layouts_made, write_into
+from graphwright.run.program.swapping.placing import (
+    Call,
+    copy_results,
+    layouts_made,
+    write_into,
+    write_over,
+)
 from graphwright.run.program.swapping.recording import Recorder
 from graphwright.run.program.swapping.streams import CpuStreams, CudaStreams, Streams
 
@@ -257,8 +263,7 @@ class SwapExecutor(Executor):
     records = True
 
     def __init__(self, given: GraphProblem, plan: MemoryPlan, device: torch.device) -> None:
-        types = {s.name: given.graph.tensors[s.name].type for s in given.problem.storages}
-        super().__init__(given.problem, types, plan, device)
+        super().__init__(given.problem, given.types, plan, device)
         self.given, self.graph, self.facts = given, given.graph, given.facts
         read = (name for node in self.graph.nodes for name in node.inputs)
         # What nobody reads is not kept: a kernel may leave it out.
@@ -267,7 +272,7 @@ class SwapExecutor(Executor):
     def result(self, name: str) -> Tensor:
         """What the iteration has made of a tensor of the graph that it returns; a copy."""
         with torch.no_grad():
-            return self._shown(name, self.take(self.given.storage_of[name])).clone()
+            return self._shown(name, self.take(self.given.results[name])).clone()
 
     def _read(self, name: str) -> Tensor:
         """A tensor of the graph, from what is in the arena now."""
@@ -291,8 +296,10 @@ class SwapExecutor(Executor):
     def _compute(self, action: Run) -> InTurn:
         copied = self.given.copied.get(action.name)
         if copied is not None:
-            old, new = copied
-            call: Call = partial(self._on_device(old).copy_, self._on_device(new))
+            to, of = copied
+            source = self._on_device(of)
+            (there,) = self._homes([to], [source], action.places)
+            call: Call = partial(there.copy_, source)
             call()
             return lambda turn: call()
         node = self.graph.node(action.name)
@@ -328,6 +335,12 @@ class SwapExecutor(Executor):
                 call = self._behind(into, poison, arguments, places)
                 call()
                 return call
+        if node.op != CONSTANT_OP and not places and all(wanted):
+            homes = [self._on_device(storage) for storage in storages]
+            over = write_over(node.op, arguments, node.attrs, homes)
+            if over is not None:
+                over()
+                return over
         run = partial(run_node, self.graph, node, arguments, self.device)
 
         def results() -> list[Tensor]:

@@ -2,6 +2,7 @@
 
     into memory    the operator's variant with `out=`, where PyTorch has a kernel for it: results
                    are written to their places, nothing is allocated
+    over operands  its variant that changes them in place, where results lie exactly there: updates
     beside it      the operator as it is; what it makes is copied to its places and freed
 
 Which of them serves is found out from PyTorch's schemas and dispatcher, not from a list: a variant
@@ -23,7 +24,12 @@ from torch import Tensor
 
 from graphwright.aten import call_kernel, join_arguments, overload_of
 from graphwright.ir import Attr
-from graphwright.run.program.overwriting import find_into_memory
+from graphwright.run.program.overwriting import (
+    find_in_place,
+    find_into_memory,
+    shares_memory,
+    written_by,
+)
 
 Call = Callable[[], object]
 _Inputs = Sequence[Tensor | None]
@@ -87,6 +93,32 @@ def write_into(
     device = outs[0].device
     args, kwargs = join_arguments(overload, len(inputs), attrs)(inputs, device)
     return partial(variant, *args, **kwargs, **dict(zip(names, outs, strict=True)))
+
+
+def write_over(
+    op: str, inputs: _Inputs, attrs: Mapping[str, Attr], outs: Sequence[Tensor]
+) -> Call | None:
+    """The call that changes operands in place; None unless what it makes is to lie just there."""
+    variant = None if shares_memory(op) else find_in_place(overload_of(op))
+    if variant is None:
+        return None
+    operands = [inputs[place] for place in written_by(variant)]
+    if len(operands) != len(outs) or not all(
+        operand is not None and _same(operand, out)
+        for operand, out in zip(operands, outs, strict=True)
+    ):
+        return None
+    args, kwargs = join_arguments(overload_of(op), len(inputs), attrs)(inputs, outs[0].device)
+    return partial(variant, *args, **kwargs)
+
+
+def write_updates(op: str, inputs: _Inputs, attrs: Mapping[str, Attr]) -> Call | None:
+    """The call that changes all operands that an operator's variant in place writes over."""
+    variant = None if shares_memory(op) else find_in_place(overload_of(op))
+    if variant is None:
+        return None
+    outs = [operand for place in written_by(variant) if (operand := inputs[place]) is not None]
+    return write_over(op, inputs, attrs, outs)
 
 
 def copy_results(results: Sequence[Tensor], outs: Sequence[Tensor], poison: Call | None) -> None:
