@@ -36,14 +36,14 @@ def test_ends_out_of_range_are_refused():
 
 
 def test_what_is_sorted_is_kept_while_the_ends_live():
-    src, dst = SRC.clone(), DST.clone()
-    x = torch.ones(3, 1)
-    call = lambda: registered.message_sum(src, dst, x, None, "copy", "u", "e", "v", [4, 1], 0)
+    x, ends = torch.ones(3, 1), [SRC.clone(), DST.clone()]
+    call = lambda: registered.message_sum(*ends, x, None, "copy", "u", "e", "v", [4, 1], 0)
+    held = lambda: [e[3] for e in registered._relations.values() if e[1]() is ends[1]]
     call()
-    kept = [entry for entry in registered._relations.values() if entry[0]() is src]
+    kept = held()
     call()
-    assert [entry for entry in registered._relations.values() if entry[0]() is src] == kept
-    dst.add_(-dst)  # written to: sorted anew
+    assert len(kept) == 1 and held() == kept
+    ends[1].mul_(0)  # written to: sorted anew
     assert call().flatten().tolist() == [4, 0, 0, 0]
-    del src, call
-    assert not any(entry[1]() is dst for entry in registered._relations.values())
+    ends[0] = SRC
+    assert held() == []
