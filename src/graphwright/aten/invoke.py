@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -16,7 +16,6 @@ from graphwright.errors import UnknownOperator
 from graphwright.ir import Attr, Attrs, TensorType
 
 _CPU = torch.device("cpu")
-_T = TypeVar("_T", torch.Tensor, torch.Tensor | None)
 
 
 @cache
@@ -150,15 +149,13 @@ def _without_values(
             for t in inputs
         ]
         if channels_last:
-            given = [laid_out(t, torch.channels_last) for t in given]
+            given = [None if t is None else laid_out(t, torch.channels_last) for t in given]
         try:
             return given, call_kernel(op, given, attrs, device)
         except Exception:  # whatever its kernel raises
             return given, None
 
 
-def laid_out(tensor: _T, layout: torch.memory_format) -> _T:
+def laid_out(tensor: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
     """A tensor of four dims in a layout, any other as it is."""
-    if tensor is None or tensor.dim() != 4:
-        return tensor
-    return tensor.contiguous(memory_format=layout)
+    return tensor.contiguous(memory_format=layout) if tensor.dim() == 4 else tensor

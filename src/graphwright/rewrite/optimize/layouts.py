@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from graphwright.describe import Types, types_of
@@ -117,7 +117,7 @@ class Placement:
         at, to = (np.array(each, dtype=np.int32) for each in zip(*capacity, strict=True))
         limits = np.array(whole, dtype=np.int32)
         matrix = coo_array((limits, (at, to)), shape=(size, size)).tocsr()
-        left = matrix - maximum_flow(matrix, source, sink).flow
+        left = csr_array(matrix - maximum_flow(matrix, source, sink).flow)
         left.eliminate_zeros()
         near = set(breadth_first_order(left, source, return_predecessors=False).tolist())
         return [number not in near for number in range(source)]
