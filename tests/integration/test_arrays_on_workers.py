@@ -176,3 +176,52 @@ def listening():
 
 def received(dask_worker):
     return sum(transfer["total"] for transfer in dask_worker.transfer_incoming_log)
+
+
+def test_zarr_parquet_and_mapped_files(tmp_path):
+    x = np.random.default_rng(0).normal(size=(30, 7))
+    pytest.importorskip("zarr")
+    for value in (x, np.array(3.5), np.zeros((0, 3)), np.arange(5, dtype=np.uint8), np.array([1j])):
+        ga.save(tmp_path / "x.zarr", ga.asarray(value))  # takes the place of the one before
+        np.testing.assert_array_equal(ga.load(tmp_path / "x.zarr"), value)
+    table = pytest.importorskip("pyarrow").table({"a": [1, 2], "b": [0.5, None], "s": ["x", "y"]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "t.parquet")
+    columns = ga.load(tmp_path / "t.parquet", columns=["a", "b"])
+    assert columns["a"].tolist() == [1, 2] and np.isnan(columns["b"][1])
+    with pytest.raises(TypeError, match="numbers and truth values"):
+        ga.load(tmp_path / "t.parquet")
+    np.save(tmp_path / "x.npy", x)
+    mapped = ga.load(tmp_path / "x.npy")
+    mapped[0] = 0
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x)
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x.parquet", "x.npy", "x.npz"])
+def test_damaged_files_are_no_arrays(tmp_path, name):
+    if name in ("x.zarr", "x.parquet"):
+        pytest.importorskip({"x.zarr": "zarr", "x.parquet": "pyarrow"}[name])
+    with pytest.raises(FileNotFoundError):
+        ga.load(tmp_path / name)
+    (tmp_path / name).write_text("x")
+    with pytest.raises(ga.ArrayError, match="file of numbers, or not all of one"):
+        ga.load(tmp_path / name)
+
+
+def test_a_cluster_with_tls(distributed):
+    from distributed import Client, LocalCluster
+    from distributed.security import Security
+
+    pytest.importorskip("cryptography")
+    security = Security.temporary()
+    with (
+        LocalCluster(
+            n_workers=2, processes=False, protocol="tls", security=security, host="127.0.0.1",
+            dashboard_address=None, threads_per_worker=1,
+        ) as cluster,
+        Client(cluster, security=security) as client,
+    ):  # fmt: skip
+        ga.connect(client)
+        assert all(address.startswith("tls://") for address in current_workers().addresses)
+        x = ga.from_array(np.arange(12.0).reshape(4, 3))
+        np.testing.assert_array_equal(x.T @ x, np.asarray(x).T @ np.asarray(x))
+        ga.disconnect()

@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,14 +61,22 @@ def from_dask(array: Any) -> Array:
 def load(path: str | Path, /, *, columns: list[str] | None = None) -> Any:
     """The array of a .npy file, mapped into memory; those of .npz, .zarr and .parquet by name."""
     where = Path(path)
+    try:
+        return _loaded(where, columns)
+    except ArrayError:
+        raise
+    except (ValueError, EOFError, KeyError, OSError, BadZipFile) as error:
+        if not where.exists():
+            raise
+        raise ArrayError(
+            f"{where} is not a {where.suffix} file of numbers, or not all of one: {error}"
+        ) from error
+
+
+def _loaded(where: Path, columns: list[str] | None) -> Any:
     match where.suffix:
         case ".npy":
-            try:
-                return wrap(np.load(where, mmap_mode="r", allow_pickle=False))
-            except (ValueError, EOFError) as error:
-                raise ArrayError(
-                    f"{where} is not a .npy file of numbers, or not all of one: {error}"
-                ) from error
+            return wrap(np.load(where, mmap_mode="r", allow_pickle=False))
         case ".npz":
             with np.load(where, allow_pickle=False) as file:
                 return {name: wrap(file[name]) for name in file.files}

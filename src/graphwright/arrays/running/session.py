@@ -241,7 +241,7 @@ def _scattered_in(output: Output) -> dict[Sharding, Held]:
             del known[sharding]
         elif held.lost:
             held.workers.replace_lost()
-            given, futures = output.value, {}
+            given, futures = np.asarray(output.value), {}
             for rank in held.lost:
                 block = np.ascontiguousarray(given[_inside(held.boxes[rank])])
                 futures[rank] = held.workers.put(block, rank)
