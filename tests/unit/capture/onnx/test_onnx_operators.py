@@ -190,6 +190,21 @@ def test_several_outputs(tmp_path):
             torch.testing.assert_close(made, wanted)
 
 
+@pytest.mark.parametrize(
+    ("op", "held", "attrs", "opset"),
+    [
+        ("Slice", {"s": ints(3), "e": ints(2**63 - 1), "a": ints(1), "t": ints(-1)}, {}, 17),
+        ("ReduceL1", {"a": ints()}, {"noop_with_empty_axes": 1}, 18),
+        ("MaxPool", {}, {"kernel_shape": [4], "pads": [3, 3], "strides": [2], "ceil_mode": 1}, 17),
+    ],
+)
+def test_edges_are_those_of_onnxruntime(tmp_path, op, held, attrs, opset):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    nodes, given = [node(op, ["x", *held], ["y"], **attrs)], [("x", ROWS.dtype, ROWS.shape)]
+    module = read_onnx(write(tmp_path / "m.onnx", nodes, given, ["y"], held, opset=opset), ROWS)
+    torch.testing.assert_close(module(ROWS), reference(module)(ROWS))
+
+
 def main():
     """Write the golden file."""
     results = {}

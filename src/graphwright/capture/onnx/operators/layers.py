@@ -100,15 +100,17 @@ def max_pool(call: Call, x: Tensor) -> Tensor:
     strides, dilations, pads = _window(call, x, kernel)
     if "SAME" in call.text("auto_pad", "NOTSET") and dilations != [1] * len(kernel):
         raise NotImplementedError("dilations with auto_pad")
-    lowest = -torch.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
+    given, lowest = x, -torch.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
     if any(2 * p > k for p, k in zip(pads, kernel * 2, strict=True)):
         sides = zip(pads[: len(kernel)][::-1], pads[len(kernel) :][::-1], strict=True)
         x, padding = F.pad(x, [n for side in sides for n in side], value=lowest), [0] * len(kernel)
     else:
         x, padding = _padded(x, pads, lowest)
     pools: list[Callable[..., Tensor]] = [F.max_pool1d, F.max_pool2d, F.max_pool3d]
-    pool = pools[len(kernel) - 1]
-    return pool(x, kernel, strides, padding, dilations, bool(call.whole("ceil_mode")))
+    pool, ceil = pools[len(kernel) - 1], bool(call.whole("ceil_mode"))
+    if ceil and x is not given:
+        raise NotImplementedError("ceil_mode with such padding")
+    return pool(x, kernel, strides, padding, dilations, ceil)
 
 
 @operator("AveragePool")
@@ -249,8 +251,8 @@ def _reduction(reduce: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
         """Axes are an attribute before version 18, for sums before 13."""
         axes = call.ints("axes") or axes
         if not axes:
-            if call.whole("noop_with_empty_axes"):
-                return x
+            if call.whole("noop_with_empty_axes"):  # each element is reduced alone
+                return reduce(x.unsqueeze(0), [0], False)
             axes = list(range(max(x.dim(), 1)))
         return reduce(x, axes, bool(call.whole("keepdims", 1)))
 

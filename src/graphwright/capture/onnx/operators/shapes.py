@@ -96,10 +96,16 @@ def slices(
     return x
 
 
+_TO_THE_END = (2**31 - 1, 2**63 - 1)
+"""As an end these mean none, also backwards."""
+
+
 def _places(size: int, start: int, end: int, step: int) -> range:
     """What a slice takes: unlike Python's, one backwards from before the first takes that one."""
     lowest, last = (0, size) if step > 0 else (-1, size - 1)
     start, end = (place + size if place < 0 else place for place in (start, end))
+    if step < 0 and end in _TO_THE_END:
+        end = -1
     return range(min(max(start, 0), last), min(max(end, lowest), last), step)
 
 
