@@ -80,7 +80,7 @@ def _join_from(
 def _fits(trace: Trace, split: SymbolicSplit, number: int, choice: SymbolicSplit) -> bool:
     """Whether `choice`, a split of output `number`, cuts the tensors of `split` identically.
 
-    Where no tensor of it is cut, a shift of the same attributes says that both are of one index.
+    Where neither cuts a tensor, a shift of the same attributes says that both are of one index.
     """
     read = _tensors(trace, number)
     mine = {key: cut for key, cut in split.cuts.items() if key[0] in read}
@@ -88,7 +88,7 @@ def _fits(trace: Trace, split: SymbolicSplit, number: int, choice: SymbolicSplit
     theirs = {key: c for key, c in choice.cuts.items() if key[0] in cut}
     changed = split.attrs.keys() & choice.attrs.keys()
     return (
-        bool(mine or changed)
+        bool(mine or (changed and not split.cuts and not choice.cuts))
         and mine == theirs
         and choice.mask == split.mask
         and all(split.attrs[s] == choice.attrs[s] for s in changed)
