@@ -104,7 +104,7 @@ def join(
             x.pad(0)[(*i[:d], i[d] - start, *i[d + 1 :])]
             for x, start in zip(xs, starts, strict=True)
         ]
-        value = values[-1]
+        value: tdl.Expr = values[-1]
         for edge, before in zip(edges[::-1], values[-2::-1], strict=True):
             value = tdl.where(i[d] < edge, before, value)
         return value
