@@ -32,7 +32,7 @@ class Family:
     """Arrays that share memory in NumPy: views, of views, of one array.
 
     `root` is the value of that one, and each member is what some steps make of it. Whoever is
-    assigned to gives all of them other values (`assignment`).
+    assigned to gives all of them other values (`namespace.indexing`).
     """
 
     __slots__ = ("_members", "root")

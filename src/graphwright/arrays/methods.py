@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from graphwright.arrays import assignment
 from graphwright.arrays.array import Array, asarray, cast, duplicate
 from graphwright.arrays.errors import ImmutableArray, InvalidArgument
 from graphwright.arrays.namespace import (
@@ -53,7 +52,7 @@ def install(namespace: ModuleType) -> None:
     own: dict[str, Any] = {
         "__getitem__": indexing.getitem, "__matmul__": _product, "__rmatmul__": _reflected_product,
         "__divmod__": _divmod, "astype": _astype, "reshape": _reshape, "transpose": _transpose,
-        "__setitem__": assignment.assign_at, "__imatmul__": _product_in_place,
+        "__setitem__": indexing.assign_at, "__imatmul__": _product_in_place,
         "flatten": lambda self: duplicate(shapes.ravel(self)), "copy": duplicate,
         "conj": elementwise.FUNCTIONS["conj"],
         "T": property(shapes.transpose), "mT": property(shapes.matrix_transpose),
@@ -112,14 +111,14 @@ def _in_place(name: str) -> Callable[..., Any]:
     def method(self: Array, other: Any) -> Any:
         if not isinstance(other, OPERANDS):
             return NotImplemented
-        return assignment.take_over(self, elementwise.apply(name, self, other))
+        return indexing.take_over(self, elementwise.apply(name, self, other))
 
     return method
 
 
 def _product_in_place(self: Array, other: Any) -> Any:
     return (
-        assignment.take_over(self, linalg.matmul(self, other))
+        indexing.take_over(self, linalg.matmul(self, other))
         if isinstance(other, OPERANDS)
         else NotImplemented
     )

@@ -20,7 +20,6 @@ from typing import Any
 
 from graphwright.describe import describe
 from graphwright.describe import language as tdl
-from graphwright.describe.library.joining import choose
 
 Element = Callable[..., tdl.Expr]
 
@@ -105,6 +104,9 @@ def join(
             x.pad(0)[(*i[:d], i[d] - start, *i[d + 1 :])]
             for x, start in zip(xs, starts, strict=True)
         ]
-        return choose(i[d], list(zip((0, *edges), values, strict=True)))
+        value: tdl.Expr = values[-1]
+        for edge, before in zip(edges[::-1], values[-2::-1], strict=True):
+            value = tdl.where(i[d] < edge, before, value)
+        return value
 
     return element
