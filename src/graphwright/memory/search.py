@@ -150,7 +150,9 @@ class _Search:
         made: list[Individual] = []
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             try:
-                for one in threads.map(lambda pair: self._plan(*pair, None, capacity), pairs):
+                for one in threads.map(
+                    lambda pair: self._plan(pair[0], pair[1], None, capacity), pairs
+                ):
                     self._note(search, one)
                     made.append(one)
             except KeyboardInterrupt:

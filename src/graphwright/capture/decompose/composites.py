@@ -340,7 +340,7 @@ def _fill(x: Tensor, value: Tensor) -> Tensor:
 @decompose(aten.masked_select.default)
 def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """Has a fixed shape where the mask is known, as indexing has."""
-    x, mask = torch.broadcast_tensors(x, mask)
+    x, mask = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     return aten.index.Tensor(x, [mask])
 
 

@@ -112,7 +112,7 @@ def _declared(name: str, kind: int, shape: tuple[int, ...]) -> bytes:
 def open_session(model: bytes | str) -> Any:
     """onnxruntime for a model, on as many threads as PyTorch."""
     try:
-        import onnxruntime  # type: ignore[import-not-found]
+        import onnxruntime
     except ImportError:
         raise UnsupportedModel(
             "a node that is kept as it is runs by onnxruntime, which is not installed; "

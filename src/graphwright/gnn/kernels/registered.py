@@ -112,7 +112,7 @@ def _relation(
         if end in counts and (rows is None or end == "u"):
             _check_range(ends, counts[end])
     if rows is not None:
-        made = rows_from(src, dst, key[3], *rows)
+        made = rows_from(src, dst, counts.get("u", 0), *rows)
     elif counts.keys() == {"e"}:
         edges = torch.arange(counts["e"], device=src.device)
         made = Relation(num_src=len(edges), num_dst=len(edges), made_coo=(edges, edges))

@@ -80,8 +80,8 @@ class _Builder:
         copied = {
             name: (old, aside.get(new, new)) for name, (old, new) in copied.items() if old != new
         }
-        own = {storage: storage for storage in storage_of.values()}
-        shows = own | {storage: name for name, storage in aside.items()}
+        shows = {storage: storage for storage in storage_of.values()}
+        shows |= {storage: name for name, storage in aside.items()}
         number = {name: n for n, name in enumerate(shows)}
         kept = set(results.values())
         storages = tuple(self._storage(name, shown, kept) for name, shown in shows.items())

@@ -262,10 +262,10 @@ def swap(
     limit = on.devices[0].memory if memory is None else parse_limit(memory)
     capacity = limit - parse_limit(reserve)
     if plan is not None:
-        known = plan if isinstance(plan, MemoryPlan) else MemoryPlan.load(Path(plan))
-        _check_is_for(known, together, None if memory is None else capacity)
-        verify_actions(known, given.problem)
-        return SwapPlan(graph=graph, given=given, cluster=on, plan=retime(known, given.problem))
+        saved = plan if isinstance(plan, MemoryPlan) else MemoryPlan.load(Path(plan))
+        _check_is_for(saved, together, None if memory is None else capacity)
+        verify_actions(saved, given.problem)
+        return SwapPlan(graph=graph, given=given, cluster=on, plan=retime(saved, given.problem))
     if isinstance(budget, bool) or not budget >= 0:
         raise InvalidOption(f"budget={budget!r}: give seconds, from 0 upwards")
     if not isinstance(search, Sequence):
@@ -278,9 +278,9 @@ def swap(
         _check_is_for(other, together, None)
     planner = Planner(given.problem)
     if (whole := plan_without_swaps(planner, capacity)) is not None:
-        other = fastest_known(given.problem, capacity, others)
-        if other is not None and other.makespan < whole.makespan:
-            whole = other
+        best = fastest_known(given.problem, capacity, others)
+        if best is not None and best.makespan < whole.makespan:
+            whole = best
         verify_memory(whole, given.problem)
         return SwapPlan(graph=graph, given=given, cluster=on, plan=whole)
     found = find_plan(
