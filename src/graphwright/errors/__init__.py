@@ -78,6 +78,7 @@ from graphwright.errors.running import (
     InvalidLoader,
     InvalidShard,
     InvalidWorld,
+    ModelChanged,
     NoInitialValue,
     NotSendable,
     RanksDiffer,

@@ -85,6 +85,15 @@ class BatchMismatch(GraphwrightError):
     """
 
 
+class ModelChanged(GraphwrightError):
+    """The model or the optimizer of a step loaded other values after the step was made.
+
+    A step has values of its own, so `load_state_dict` of the model or the optimizer, or another
+    `requires_grad`, would change nothing. Load values before ``gw.compile``; a checkpoint of a step
+    is loaded with ``step.load``. Compile anew to train other parameters.
+    """
+
+
 class StepNotBegun(GraphwrightError, AttributeError):
     """A step compiled without an example batch is not ready before its first batch.
 

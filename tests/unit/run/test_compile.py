@@ -10,7 +10,7 @@ from torch import nn
 import graphwright as gw
 from eager import difference
 from graphwright.aten import bind
-from graphwright.errors import InvalidBatch, StepNotBegun, UnsupportedOptimizer
+from graphwright.errors import InvalidBatch, ModelChanged, StepNotBegun, UnsupportedOptimizer
 from graphwright.partition import replicate
 
 ADAM = {"optimizer": torch.optim.Adam, "optimizer_options": {"lr": 0.01}}
@@ -213,3 +213,44 @@ def test_two_weights_with_one_gradient_are_updated_in_two_ways(first):
         return model, batch, torch.optim.Adam(groups[first:] + groups[:first], lr=0.1)
 
     check_trains_alike(make)
+
+
+@pytest.mark.parametrize("what", ["model", "a layer", "optimizer", "requires_grad"])
+def test_what_is_loaded_behind_a_step_is_refused(what):
+    model, batch = model_and_batch()
+    optimizer = torch.optim.Adam(model.parameters())
+    graph = gw.capture(model, F.cross_entropy, batch, optimizer=optimizer)
+    step = gw.compile(
+        replicate(graph, "local:1"), model, F.cross_entropy, optimizer, graph=graph, batch=batch
+    )
+    swapped = gw.swap(graph, "1GB").compile(model, F.cross_entropy, optimizer)
+    for each in (step, swapped):
+        each(batch)
+    eager_step(model, batch, optimizer)  # to compare with: the steps have values of their own
+    for each in (step, swapped):
+        each(batch)
+    match what:
+        case "model":
+            model.load_state_dict(copy.deepcopy(model.state_dict()))
+        case "a layer":
+            layer = next(m for m in model.modules() if not list(m.children()))
+            layer.load_state_dict(copy.deepcopy(layer.state_dict()))
+        case "optimizer":
+            optimizer.load_state_dict(optimizer.state_dict())
+        case _:
+            next(model.parameters()).requires_grad_(False)
+    for each in (step, swapped):
+        with pytest.raises(ModelChanged, match=r"requires_grad|loaded values"):
+            each(batch)
+
+
+def test_a_model_that_was_compiled_can_be_copied_and_saved(tmp_path):
+    model, batch = model_and_batch()
+    _, graph = planned(model, batch)
+    step = gw.compile(replicate(graph, "local:1"), model, F.cross_entropy, **ADAM, graph=graph)
+    step(batch)
+    torch.save(model, tmp_path / "model.pt")
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    for other in (loaded, copy.deepcopy(model)):
+        other.load_state_dict(model.state_dict())
+    step(batch)

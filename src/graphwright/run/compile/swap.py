@@ -16,7 +16,7 @@ from typing import Any, overload
 import torch
 from torch import nn
 
-from graphwright.aten import OptimizerLike, make_optimizer
+from graphwright.aten import OptimizerLike, eager_module, make_optimizer
 from graphwright.capture import Parts, capture, prepare, read_options
 from graphwright.errors import InvalidOption, MemoryTooSmall, PlanMismatch
 from graphwright.ir import Graph
@@ -144,6 +144,7 @@ class SwapPlan:
         where = torch.device(chosen)
         if where.type not in ("cpu", "cuda"):
             raise InvalidOption(f"device={device!r}: a memory plan runs on cpu or cuda")
+        model = eager_module(model)
         trains = _is_training(self.graph)
         if trains and optimizer is None and self.graph.updates and _has_state(self.graph):
             raise PlanMismatch("the graph has an optimizer's update; give compile that optimizer")

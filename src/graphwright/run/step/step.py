@@ -56,6 +56,7 @@ from graphwright.run.step.batch import (
 from graphwright.run.step.held import Held, HeldInArena
 from graphwright.run.step.initial import initial_parts
 from graphwright.run.step.labels import find_labels
+from graphwright.run.step.origin import Origin
 
 if TYPE_CHECKING:
     from graphwright.run.links.collectives import GroupLinks
@@ -99,6 +100,7 @@ class Step:
     seed: int
     has_targets: bool
     _held: Held
+    _origin: Origin
     _run: CudaGraphRunner | RankExecutor | fx.GraphModule
     memory: RankMemory | None
     _starts_from: str | None
@@ -128,6 +130,7 @@ class Step:
         if self._start is not None:
             self._begin(self._start(batch))
         self._held.check()
+        self._origin.check()
         if self._check_first is not None:
             self._check_first(batch)
             self._check_first = None
@@ -280,6 +283,7 @@ class Step:
             keep_freed_memory()  # not before: what making the parts took goes back to the system
         self._options = [] if self.optimizer is None else fixed_options(self.optimizer)
         self._labels = find_labels(graph)
+        self._origin = Origin(self._model, self.optimizer)
         self.world, self.graph, self.plan, self.program = here, graph, ready.plan, program
         self.links, self.has_targets = links, self._loss_fn is not None
         self.seed, self.num_steps, self._num_calls = self._first_seed, 0, 0

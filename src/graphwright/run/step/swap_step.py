@@ -37,6 +37,7 @@ from graphwright.run.program import SwapExecutor
 from graphwright.run.step.batch import check_arguments, name_batch
 from graphwright.run.step.held import kept_inputs
 from graphwright.run.step.initial import initial_parts
+from graphwright.run.step.origin import Origin
 
 
 class _Swapped:
@@ -124,9 +125,11 @@ class SwapStep(_Swapped):
         self.optimizer, self.num_steps, self.seed = optimizer, 0, seed
         self._has_targets = loss_fn is not None
         self._options = [] if optimizer is None else fixed_options(optimizer)
+        self._origin = Origin(model, optimizer)
 
     def __call__(self, batch: Any) -> Tensor:
         """Train on a batch and return the loss."""
+        self._origin.check()
         self._compare_first(batch)
         named = name_batch(batch, self._has_targets)
         check_arguments(batch, self._has_targets, self.graph)
