@@ -24,8 +24,8 @@ from graphwright.capture import replay
 from graphwright.ir import CONSTANT_OP, DTYPE_BYTES, Graph, Role
 from graphwright.machine import Cluster, Level, Store
 from graphwright.partition import replicate
+from graphwright.run.measure.calls.operators import calibrate, calls_of
 from graphwright.run.measure.hardware import find_target
-from graphwright.run.measure.operators import calibrate, calls_of
 from graphwright.simulate import CostModel, simulate
 
 LIMIT = 0.30

@@ -5,7 +5,7 @@ import pytest
 from graphwright.errors import GraphFileError, InvalidMeasurement
 from graphwright.machine import Store, cluster
 from graphwright.report import plot
-from graphwright.run.measure.operators import calibrate
+from graphwright.run.measure.calls.operators import calibrate
 from graphwright.simulate.communication import record_collectives
 
 LOCAL = cluster("local:2")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import graphwright.gnn as dgl
 from gnn_graphs import graphs, heterographs, pairs, to_networkx
-from graphwright.gnn.transforms import number_in_order
+from graphwright.gnn.storage import number_in_order
 
 
 @given(graphs(), st.sampled_from([2.0, "sum", "mean", "max", "min"]))

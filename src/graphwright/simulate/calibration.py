@@ -1,6 +1,6 @@
 """What a calibration found: times of operators' calls on a device, measured and by the roofline.
 
-`graphwright.run.measure.operators` makes it, `graphwright.report` shows it.
+`graphwright.run.measure.calls.operators` makes it, `graphwright.report` shows it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from graphwright.gnn.kernels.messages import (
     REDUCTIONS,
     Operand,
     edge_softmax,
+    gather_mm,
     gsddmm,
     gspmm,
+    segment_mm,
+    segment_reduce,
 )
 from graphwright.gnn.kernels.recomputed import map_edges, sum_edges
-from graphwright.gnn.kernels.segments import gather_mm, segment_mm, segment_reduce

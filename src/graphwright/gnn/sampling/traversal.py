@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from graphwright.gnn.graph import DGLGraph, row_entries
-from graphwright.gnn.storage import CyclicGraph, Relation
-from graphwright.gnn.transforms import number_in_order, require_homogeneous
+from graphwright.gnn.storage import CyclicGraph, Relation, number_in_order
+from graphwright.gnn.transforms import require_homogeneous
 from graphwright.tasks import compiled
 
 FORWARD, REVERSE, NONTREE = range(3)

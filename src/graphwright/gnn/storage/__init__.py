@@ -22,5 +22,6 @@ from graphwright.gnn.storage.frame import (
 )
 from graphwright.gnn.storage.ids import ID_TYPES, as_ids
 from graphwright.gnn.storage.metagraph import EdgeType, Metagraph, Side
+from graphwright.gnn.storage.numbering import number_in_order
 from graphwright.gnn.storage.part import Halo, NotDistributable, PartRelation
 from graphwright.gnn.storage.relation import FORMATS, Compressed, Relation, rows_from

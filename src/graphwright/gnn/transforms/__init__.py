@@ -62,7 +62,6 @@ from graphwright.gnn.transforms.neighbourhoods import (
     line_graph,
     metapath_reachable_graph,
 )
-from graphwright.gnn.transforms.numbering import number_in_order
 from graphwright.gnn.transforms.order import reorder_graph, sort_csc_by_tag, sort_csr_by_tag
 from graphwright.gnn.transforms.parts import (
     count_up,

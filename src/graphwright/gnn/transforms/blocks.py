@@ -13,8 +13,14 @@ import torch
 from torch import Tensor
 
 from graphwright.gnn.graph import EID, NID, DGLBlock, DGLGraph
-from graphwright.gnn.storage import DGLError, Frame, InvalidIds, Metagraph, Relation
-from graphwright.gnn.transforms.numbering import number_in_order
+from graphwright.gnn.storage import (
+    DGLError,
+    Frame,
+    InvalidIds,
+    Metagraph,
+    Relation,
+    number_in_order,
+)
 from graphwright.gnn.transforms.parts import count_up, nodes_by_type
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from graphwright.ir import Graph
 from graphwright.machine import Store
 from graphwright.plans import Plan
-from graphwright.run.measure.operators import calls_of_plan
+from graphwright.run.measure.calls import calls_of_plan
 from graphwright.run.measure.strain import load_strain
 from graphwright.simulate import CostModel
 

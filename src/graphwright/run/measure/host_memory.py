@@ -17,9 +17,7 @@ from graphwright.describe import Types
 from graphwright.errors import InvalidMeasurement
 from graphwright.ir import Attrs, Graph
 from graphwright.machine import HostLink
-from graphwright.run.measure.one_call import FAILURES
-from graphwright.run.measure.operators import calls_of
-from graphwright.run.measure.samples import sample_inputs
+from graphwright.run.measure.calls import FAILURES, calls_of, sample_inputs
 from graphwright.run.program import layouts_made, write_into, write_updates
 
 COPIED, SMALL, REPEATS, RECORDED = 1 << 28, 512, 6, 200

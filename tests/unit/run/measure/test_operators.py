@@ -15,19 +15,19 @@ from graphwright.describe import Types
 from graphwright.ir import Attrs, TensorType
 from graphwright.machine import Measurement, Store, cluster
 from graphwright.report.tables.operator import _examples, example
+from graphwright.run.measure.calls.one_call import needed_memory
+from graphwright.run.measure.calls.operators import calibrate, calls_of
+from graphwright.run.measure.calls.samples import index_ranges, sample_inputs
+from graphwright.run.measure.calls.standard import standard_calls
 from graphwright.run.measure.hardware import find_target, free_memory, probe
-from graphwright.run.measure.one_call import needed_memory
-from graphwright.run.measure.operators import calibrate, calls_of
-from graphwright.run.measure.samples import index_ranges, sample_inputs
-from graphwright.run.measure.standard import standard_calls
 from graphwright.run.measure.timing import measure
 from graphwright.run.program.allocator import PAGE
 from graphwright.simulate.calibration import Calibration
 from graphwright.simulate.costs import CostModel, measured_with
 from limits import HANG
 
-operators = import_module("graphwright.run.measure.operators")
-one_call = import_module("graphwright.run.measure.one_call")
+operators = import_module("graphwright.run.measure.calls.operators")
+one_call = import_module("graphwright.run.measure.calls.one_call")
 
 
 def types(*shapes: tuple[int, ...], outputs, dtype="float32") -> Types:
@@ -149,8 +149,8 @@ from graphwright.describe import Types
 from graphwright.ir import Attrs, TensorType
 from graphwright.machine import Measurement, Store
 
-one_call = import_module("graphwright.run.measure.one_call")
-operators = import_module("graphwright.run.measure.operators")
+one_call = import_module("graphwright.run.measure.calls.one_call")
+operators = import_module("graphwright.run.measure.calls.operators")
 faults = []
 
 def count(call, device, seconds):
@@ -330,7 +330,7 @@ def test_standard_calls_run_from_small_to_large():
 
 THREADS = """
 import os, time, torch
-from graphwright.run.measure.one_call import _beside_others
+from graphwright.run.measure.calls.one_call import _beside_others
 a = torch.randn(512, 512)
 torch.set_num_threads(1)
 call = lambda: a @ a

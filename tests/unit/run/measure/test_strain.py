@@ -50,7 +50,7 @@ def test_calls_of_processes_are_stored_as_a_step_takes_them(tmp_path, monkeypatc
     graph, on = capture(), cluster("local:2")
     calls = calls_of_plan(graph, data_parallel(graph, on))
     each = Measurement(seconds=1e-5, spread=1e-6, repeats=10)
-    monkeypatch.setattr("graphwright.run.measure.operators.try_to_measure", lambda *_: each)
+    monkeypatch.setattr("graphwright.run.measure.calls.operators.try_to_measure", lambda *_: each)
     for share in (0.0, 0.5):
         store = Store(tmp_path / f"{share}.sqlite")
         save_strain(store, on, Strain(share=share))

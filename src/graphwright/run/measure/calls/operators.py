@@ -21,8 +21,8 @@ from graphwright.ir import Attr, Attrs, Graph
 from graphwright.machine import Device, Measurement, Store
 from graphwright.plans import Plan
 from graphwright.rewrite import rejoin
+from graphwright.run.measure.calls.one_call import try_to_measure
 from graphwright.run.measure.hardware import Target, find_target
-from graphwright.run.measure.one_call import try_to_measure
 from graphwright.run.measure.strain import Strain, load_strain
 from graphwright.run.program import keep_freed_memory
 from graphwright.simulate import (

@@ -23,8 +23,8 @@ from graphwright.describe import Types
 from graphwright.errors import GraphwrightError
 from graphwright.ir import Attrs, TensorType, format_bytes
 from graphwright.machine import Measurement
+from graphwright.run.measure.calls.samples import sample_inputs
 from graphwright.run.measure.hardware import Target, free_memory
-from graphwright.run.measure.samples import sample_inputs
 from graphwright.run.measure.timing import measure
 from graphwright.run.program import find_in_place, touch_memory, written_by
 

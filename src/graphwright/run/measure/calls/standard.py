@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from graphwright.aten import complete_call, infer_types
 from graphwright.ir import Attr, TensorType
-from graphwright.run.measure.operators import Call
+from graphwright.run.measure.calls.operators import Call
 
 Shapes = list[tuple[int, ...]]
 
