@@ -9,7 +9,8 @@ place, after the plan is chosen and before anything is timed or lowered: what is
 runs. A graph says which nodes were one kernel (`Graph.composites`), and its description says how
 that splits. One is put together if
 
-    its parts      do what they did when they were captured, and nobody else reads what is between
+    its parts      do what they did when they were captured, and nobody else reads what is between,
+                   unless it is an output but for its shape: a reader gets a view of that output
     one strategy   of the kernel needs its inputs, and makes its outputs, in the very shardings in
                    which the parts needed and made them: nothing else of the plan changes
     its place      in the program order lies behind its inputs and before its readers
@@ -19,7 +20,7 @@ Values are those of the parts up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -44,11 +45,19 @@ from graphwright.tasks import Placed, place
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Join:
-    """A composite that becomes one node, the nodes that it stands for, and where it runs."""
+    """A composite that becomes one node, the nodes that it stands for, and where it runs; `views`
+    of its outputs are written behind it."""
 
     composite: Composite
     members: tuple[Node, ...]
     strategy: Strategy
+    views: tuple[_Join, ...] = ()
+
+    @property
+    def outputs(self) -> list[str]:
+        """What there is once it has run."""
+        made = (self.composite, *(view.composite for view in self.views))
+        return [name for composite in made for name in composite.outputs if name is not None]
 
 
 def rejoin(
@@ -99,16 +108,40 @@ def find_joins(graph: Graph, plan: Plan) -> tuple[_Join, ...]:
         inner = {name for node in members for name in node.outputs} - made
         if not inner.isdisjoint(leaves):
             continue
-        readers = [r.name for n in inner for r in graph.consumers(n) if r.name not in names]
-        if readers:
+        read = {n for n in inner if any(r.name not in names for r in graph.consumers(n))}
+        views = [view for node in members if (view := _view(graph, plan, node, read, members))]
+        if len(views) < len(read):
             continue
         strategy = _strategy(graph, plan, composite, members)
         if strategy is not None:
-            joins.append(_Join(composite=composite, members=tuple(members), strategy=strategy))
+            joins.append(
+                _Join(
+                    composite=composite,
+                    members=tuple(members),
+                    strategy=strategy,
+                    views=tuple(views),
+                )
+            )
             taken |= names
     while isinstance(late := _order(graph, joins), _Join):
         joins.remove(late)
     return tuple(joins)
+
+
+def _view(
+    graph: Graph, plan: Plan, node: Node, read: Collection[str], members: Sequence[Node]
+) -> _Join | None:
+    """If `node` gives one of `read` another shape: how that is made from what the node makes."""
+    inner, like = node.inputs[0] if node.inputs else None, node.name
+    if node.op != "aten.view" or inner not in read:
+        return None
+    type = graph.tensors[inner].type
+    view = Composite("aten.view", (like,), Attrs({"size": type.shape}), (inner,), (type,), "")
+    strategy = _strategy(graph, plan, view, members)
+    maker = graph.producer(inner)
+    if strategy is None or maker is None:
+        return None
+    return _Join(composite=view, members=(maker,), strategy=strategy)
 
 
 def _is_shared(graph: Graph, node: Node, made: set[str]) -> bool:
@@ -173,6 +206,8 @@ def _strategy(
             if name in needed:
                 needed[name].add(sharding)
         made.update(zip(node.outputs, placed.outputs, strict=True))
+    for name in needed.keys() & made.keys():
+        needed[name].add(made[name])
     types = Types(
         tuple(None if n is None else graph.tensors[n].type for n in composite.inputs),
         composite.types,
@@ -236,7 +271,7 @@ def _order(graph: Graph, joins: Sequence[_Join]) -> list[Node | _Join] | _Join:
     A composite comes where the first of its parts was, or as soon as all that it reads is there.
     """
     join_of = {node.name: join for join in joins for node in join.members}
-    maker = {name: join for join in joins for name in join.composite.outputs if name is not None}
+    maker = {name: join for join in joins for name in join.outputs}
     order: list[Node | _Join] = []
     there: set[str | None] = {None, *graph.inputs}
     begun: list[_Join] = []
@@ -256,7 +291,7 @@ def _order(graph: Graph, joins: Sequence[_Join]) -> list[Node | _Join] | _Join:
         while ready := [each for each in begun if there.issuperset(each.composite.inputs)]:
             for each in ready:
                 begun.remove(each)
-                there.update(each.composite.outputs)
+                there.update(each.outputs)
             order += ready
     return begun[0] if begun else order
 
@@ -272,7 +307,8 @@ def write_joins(graph: Graph, plan: Plan, joins: Sequence[_Join]) -> tuple[Graph
             continue
         for node in item.members:
             strategies.pop(node.name, None)
-        strategies[edit.join(item.composite, item.members)] = item.strategy
+        for join in (item, *item.views):
+            strategies[edit.join(join.composite, join.members)] = join.strategy
     made = edit.build()
     there = {node.name for node in made.nodes}
     return made, replace(

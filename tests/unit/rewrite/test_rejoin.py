@@ -187,3 +187,40 @@ def test_composites_are_checked_when_read(graph, field, value, message):
     data["composites"][0][field] = value
     with pytest.raises(GraphFormatError, match=message):
         from_json(json.dumps(data))
+
+
+class GroupNormed(nn.Module):
+    """The dims that a group norm takes apart stay apart in what follows it."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(2, 8, dtype=dtype)
+        self.last = nn.Conv2d(8, 4, 1, dtype=dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(nn.functional.silu(self.norm(x)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_group_norm_is_one_node_whose_readers_see_groups(dtype):
+    torch.manual_seed(0)
+    model, x = GroupNormed(dtype), torch.randn(4, 8, 6, 6, dtype=dtype)
+    batch = (x, torch.randn(4, 4, 6, 6, dtype=dtype))
+    graph = gw.capture(model, nn.functional.mse_loss, batch, optimizer=torch.optim.SGD)
+    for plan in (replicate(graph, ONE), data_parallel(graph, TWO)):
+        joined, _ = rejoin(graph, plan)
+        verify(joined)
+        assert ops(joined).count("aten.native_group_norm") == 1
+        assert not any("rsqrt" in op for op in ops(joined))
+    if dtype == torch.float64:
+        step = gw.compile(
+            replicate(graph, ONE), copy.deepcopy(model), nn.functional.mse_loss, torch.optim.SGD,
+            graph=graph, device="cpu",
+        )  # fmt: skip
+        optimizer = torch.optim.SGD(model.parameters())
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(batch[0]), batch[1])
+            loss.backward()
+            optimizer.step()
+            assert float(step(batch)) == pytest.approx(float(loss.detach()), rel=1e-12)

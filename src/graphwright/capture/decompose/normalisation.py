@@ -16,7 +16,6 @@ Layer norm's forward stays one node, as it reduces inside a sample only; its bac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -241,15 +240,15 @@ def _sum_outer(x: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    """Return [N, C, ...] as [N, groups, C / groups, rest]."""
-    n, channels = x.shape[:2]
-    return aten.view.default(
-        x, [n, groups, channels // groups, math.prod(x.shape[2:]) if x.dim() > 2 else 1]
-    )
+    """Return [N, C, ...] as [N, groups, C / groups, ...]."""
+    n, channels, *rest = x.shape
+    return aten.view.default(x, [n, groups, channels // groups, *rest])
 
 
-def _per_channel(x: Tensor, groups: int) -> Tensor:
-    return aten.view.default(x, [1, groups, x.shape[0] // groups, 1])
+def _per_channel(x: Tensor, like: Tensor) -> Tensor:
+    """Return [C] so that it broadcasts to a grouped tensor."""
+    groups, size, *rest = like.shape[1:]
+    return aten.view.default(x, [1, groups, size, *(1 for _ in rest)])
 
 
 @decompose(aten.native_group_norm.default, rejoined=True)
@@ -264,17 +263,18 @@ def _group_norm(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     grouped = _grouped(as_float32(x), group)
-    mean = mean_over(grouped, [2, 3], keepdim=True)
+    inner = list(range(2, grouped.dim()))
+    mean = mean_over(grouped, inner, keepdim=True)
     centred = aten.sub.Tensor(grouped, mean)
-    variance = mean_over(aten.mul.Tensor(centred, centred), [2, 3], keepdim=True)
+    variance = mean_over(aten.mul.Tensor(centred, centred), inner, keepdim=True)
     rstd = aten.rsqrt.default(aten.add.Scalar(variance, eps))
     out = aten.mul.Tensor(centred, rstd)
     if weight is not None:
-        out = aten.mul.Tensor(out, _per_channel(weight, group))
+        out = aten.mul.Tensor(out, _per_channel(weight, out))
     if bias is not None:
-        out = aten.add.Tensor(out, _per_channel(bias, group))
-    out = as_dtype(aten.view.default(out, list(x.shape)), x.dtype)
-    saved = [as_dtype(aten.squeeze.dims(t, [2, 3]), x.dtype) for t in (mean, rstd)]
+        out = aten.add.Tensor(out, _per_channel(bias, out))
+    out = aten.view.default(as_dtype(out, x.dtype), list(x.shape))
+    saved = [as_dtype(aten.squeeze.dims(t, inner), x.dtype) for t in (mean, rstd)]
     return out, saved[0], saved[1]
 
 
@@ -292,26 +292,25 @@ def _group_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     wide, inverse = _grouped(as_float32(grad), group), as_float32(rstd)
-    spread = aten.view.default(inverse, [*rstd.shape, 1, 1])
-    centre = aten.view.default(as_float32(mean), [*mean.shape, 1, 1])
+    inner = list(range(2, wide.dim()))
+    ones = [1 for _ in inner]
+    spread = aten.view.default(inverse, [*rstd.shape, *ones])
+    centre = aten.view.default(as_float32(mean), [*mean.shape, *ones])
     normal = aten.mul.Tensor(aten.sub.Tensor(_grouped(as_float32(x), group), centre), spread)
+    dtype = grad.dtype if weight is None else weight.dtype
     for_input = for_weight = for_bias = None
     if output_mask[1]:
-        summed = sum_over(aten.mul.Tensor(wide, normal), [0, 3])
-        for_weight = as_dtype(
-            aten.view.default(summed, [C]), grad.dtype if weight is None else weight.dtype
-        )
+        summed = sum_over(aten.mul.Tensor(wide, normal), [0, *inner[1:]])
+        for_weight = aten.view.default(as_dtype(summed, dtype), [C])
     if output_mask[2]:
-        summed = sum_over(wide, [0, 3])
-        for_bias = as_dtype(
-            aten.view.default(summed, [C]), grad.dtype if weight is None else weight.dtype
-        )
+        summed = sum_over(wide, [0, *inner[1:]])
+        for_bias = aten.view.default(as_dtype(summed, dtype), [C])
     if output_mask[0]:
         if weight is not None:
-            wide = aten.mul.Tensor(wide, _per_channel(weight, group))
-        along_normal = mean_over(aten.mul.Tensor(wide, normal), [2, 3], keepdim=True)
-        flat = aten.sub.Tensor(wide, mean_over(wide, [2, 3], keepdim=True))
+            wide = aten.mul.Tensor(wide, _per_channel(weight, wide))
+        along_normal = mean_over(aten.mul.Tensor(wide, normal), inner, keepdim=True)
+        flat = aten.sub.Tensor(wide, mean_over(wide, inner, keepdim=True))
         flat = aten.sub.Tensor(flat, aten.mul.Tensor(normal, along_normal))
-        flat = aten.view.default(aten.mul.Tensor(flat, spread), list(x.shape))
-        for_input = as_dtype(flat, x.dtype)
+        flat = as_dtype(aten.mul.Tensor(flat, spread), x.dtype)
+        for_input = aten.view.default(flat, list(x.shape))
     return for_input, for_weight, for_bias
