@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from eager import assert_trains_alike
 from graphwright.capture import bind, capture
 from graphwright.describe import node_splits
 from graphwright.machine import cluster
@@ -63,3 +64,40 @@ def test_queries_keys_and_heads_split(is_causal, num_key_heads, ways):
 @pytest.mark.parametrize("ways", [("l", "l"), ("l", "m"), ("h", "h")])
 def test_uneven_parts(ways):
     assert worst_under(True, 3, THREE, ways) < 1e-12
+
+
+class Masked(nn.Module):
+    """A mask that is made from shapes alone."""
+
+    def __init__(self, mask):
+        super().__init__()
+        self.mask, self.project = mask, nn.Linear(8, 24)
+
+    def forward(self, x):
+        q, k, v = self.project(x).view(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(x.shape[1]))
+
+
+MASKS = {
+    "all": lambda n: torch.ones(2, 1, n, n, dtype=torch.bool),
+    "nothing added": lambda n: torch.zeros(n, n).double(),
+    "causal": lambda n: torch.arange(n)[:, None] >= torch.arange(n),
+    "band": lambda n: (torch.arange(n)[:, None] - torch.arange(n)).abs() < 2,
+    "distances": lambda n: torch.arange(n).double() - torch.arange(n)[:, None],
+}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_a_mask_that_says_nothing_new_is_no_operand(kind):
+    torch.manual_seed(0)
+    model = Masked(MASKS[kind]).double()
+    batch = torch.randn(2, 10, 8).double(), torch.randn(2, 2).double()
+    graph = capture(model, loss_of_heads, batch, optimizer=torch.optim.SGD)
+    node = next(node for node in graph.nodes if "attention" in node.op)
+    assert node.op.startswith("graphwright.causal") == (kind == "causal")
+    assert (node.inputs[3:] not in ((), (None,))) == (kind in ("band", "distances"))
+    assert_trains_alike(model, loss_of_heads, batch, torch.optim.SGD, tolerance=1e-9)
+
+
+def loss_of_heads(out, target):
+    return (out.mean((2, 3)) - target).square().mean()

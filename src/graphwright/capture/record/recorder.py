@@ -32,7 +32,7 @@ from graphwright.capture.record.functional import VALUE, stamp, stamped
 from graphwright.capture.record.pairs import on_pairs, set_pair
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.tape import Entry, TakenApart, Tape, Value
-from graphwright.capture.record.values import answer, without_causal_mask
+from graphwright.capture.record.values import answer, without_known_mask
 from graphwright.describe import is_described
 from graphwright.errors import (
     MismatchedTypes,
@@ -148,7 +148,7 @@ class Recorder(FakeTensorMode):  # type: ignore[no-untyped-call]
             if told is not None:
                 return told
         if func in _ATTENTION:
-            args, kwargs = without_causal_mask(func, args, kwargs)
+            args, kwargs = without_known_mask(func, args, kwargs)
         _check_call(func, args, kwargs, tensors)
         args = self.constants.without_known_masks(func, args)
         if torch.Tag.dynamic_output_shape in func.tags:

@@ -1,5 +1,5 @@
 """Values that capture knows: those that nothing decides, and answers that every good step gives."""
 
-from graphwright.capture.record.values.causal import without_causal_mask
 from graphwright.capture.record.values.decide import AssumedValues, answer
 from graphwright.capture.record.values.known import known_value, off_the_record
+from graphwright.capture.record.values.masks import without_known_mask
