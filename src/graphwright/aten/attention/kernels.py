@@ -2,8 +2,9 @@
 
     flash       FlashAttention                   16-bit floats, shared key heads
     cudnn       cuDNN's                          16-bit floats, shared key heads
-    efficient   memory-efficient attention       float32 too; shared key heads are repeated
-    (none)      the definition, which holds all scores: masks, float64, causal with more keys
+    efficient   memory-efficient attention       float32, there with masks; shared heads repeated
+    (none)      the definition, which holds all scores: masks in 16 bits, where the gradients of the
+                memory-efficient kernel were wrong on an H200, float64, causal with more keys
 
 `choose_kernel` tries each at the first call of its kind: on a slice against the definition, then
 forward and backward for time. A kernel that fails or differs is left out. All of them save the
@@ -22,16 +23,18 @@ from torch import Tensor
 
 from graphwright.aten.operators import as_float32
 
-Forward = Callable[[Tensor, Tensor, Tensor, bool, float | None], tuple[Tensor, Tensor]]
+Forward = Callable[
+    [Tensor, Tensor, Tensor, bool, Tensor | None, float | None], tuple[Tensor, Tensor]
+]
 Backward = Callable[
-    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, bool, float | None],
+    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, bool, Tensor | None, float | None],
     tuple[Tensor, Tensor, Tensor],
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel for attention without a mask, in the words of this file."""
+    """A kernel for attention, in the words of this file; most take no mask."""
 
     name: str
     forward: Forward
@@ -108,8 +111,9 @@ def _weights(scores: Tensor, normaliser: Tensor) -> Tensor:
 
 
 def _flash(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     made = torch.ops.aten._scaled_dot_product_flash_attention(
         query, key, value, 0.0, is_causal, False, scale=scale
     )
@@ -118,7 +122,7 @@ def _flash(
 
 def _flash_backward(
     grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
-    is_causal: bool, scale: float | None,
+    is_causal: bool, mask: Tensor | None, scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     nothing = _no_numbers(query)
     grads = torch.ops.aten._scaled_dot_product_flash_attention_backward(
@@ -129,8 +133,9 @@ def _flash_backward(
 
 
 def _cudnn(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     made = torch.ops.aten._scaled_dot_product_cudnn_attention(
         query, key, value, None, True, 0.0, is_causal, False, scale=scale
     )
@@ -139,7 +144,7 @@ def _cudnn(
 
 def _cudnn_backward(
     grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
-    is_causal: bool, scale: float | None,
+    is_causal: bool, mask: Tensor | None, scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     nothing = _no_numbers(query)
     grads = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
@@ -154,24 +159,33 @@ _ROWS = 32
 
 
 def _efficient(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, mask: Tensor | None,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     key, value = _for_each_head(query, key), _for_each_head(query, value)
+    bias = _bias(query, key, mask)
     made = torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, None, True, 0.0, is_causal, scale=scale
+        query, key, value, _for_each_query(bias, query), True, 0.0, is_causal, scale=scale
     )
-    return made[0], made[1][..., : query.shape[2]]
+    out, normaliser = made[0], made[1][..., : query.shape[2]]
+    if bias is not None:  # what the kernel makes of a query that sees no key is no number
+        blind = (bias == -math.inf).all(-1)
+        out = out.masked_fill(blind.unsqueeze(-1), 0)
+        normaliser = normaliser.masked_fill(blind, -math.inf)
+    return out, normaliser
 
 
 def _efficient_backward(
     grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
-    is_causal: bool, scale: float | None,
+    is_causal: bool, mask: Tensor | None, scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     num_heads, nothing = key.shape[1], _no_numbers(query)
     key, value = _for_each_head(query, key), _for_each_head(query, value)
+    bias = _for_each_query(_bias(query, key, mask), query)
+    logsumexp = logsumexp.masked_fill(logsumexp == -math.inf, math.inf)  # weights of zero
     filled = torch.nn.functional.pad(logsumexp, (0, -logsumexp.shape[-1] % _ROWS), value=math.inf)
     grads = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
-        grad_out, query, key, value, None, out, filled, nothing, nothing, 0.0,
+        grad_out, query, key, value, bias, out, filled, nothing, nothing, 0.0,
         [True, True, True, False], is_causal, scale=scale,
     )  # fmt: skip
     return (
@@ -179,6 +193,26 @@ def _efficient_backward(
         _for_shared_heads(grads[1], num_heads),
         _for_shared_heads(grads[2], num_heads),
     )
+
+
+_ALIGNED = 16
+"""The memory-efficient kernel reads rows of a mask whose length is a multiple of this."""
+
+
+def _bias(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
+    """What a mask adds to scores."""
+    if mask is None:
+        return None
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
+    mask = mask.to(query.dtype).expand(*mask.shape[:-1], key.shape[2])
+    filled = torch.nn.functional.pad(mask, (0, -key.shape[2] % _ALIGNED))
+    return filled.contiguous()[..., : key.shape[2]]
+
+
+def _for_each_query(bias: Tensor | None, query: Tensor) -> Tensor | None:
+    """The same for every sample, head and query, without a copy for each."""
+    return None if bias is None else bias.expand(*query.shape[:3], bias.shape[-1])
 
 
 def _no_numbers(like: Tensor) -> Tensor:
@@ -213,9 +247,9 @@ def choose_kernel(
     """The kernel for a call, None for the definition."""
     if (
         not query.is_cuda
-        or mask is not None
         or query.dtype not in CLOSE
-        or (is_causal and query.shape[2] != key.shape[2])
+        or (mask is not None and query.dtype != torch.float32)
+        or (is_causal and (mask is not None or query.shape[2] != key.shape[2]))
         or any(t.shape[-1] % 8 for t in (query, value))
         or 0 in (*query.shape, *key.shape)
     ):
@@ -223,6 +257,7 @@ def choose_kernel(
     kernels = (EFFICIENT,) if query.dtype == torch.float32 else NARROW
     kind = (
         query.device, query.dtype, query.shape, key.shape, is_causal, scale,
+        None if mask is None else (mask.dtype, mask.shape),
         *(t.stride() for t in (query, key, value)),
     )  # fmt: skip
     known = _CHOSEN.get(kind)
@@ -232,21 +267,21 @@ def choose_kernel(
         return None
     if torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
         return EFFICIENT
-    _CHOSEN[kind] = chosen = _fastest(kernels, query, key, value, is_causal, scale)
+    _CHOSEN[kind] = chosen = _fastest(kernels, query, key, value, is_causal, mask, scale)
     return chosen
 
 
 def _fastest(
     kernels: tuple[Kernel, ...], query: Tensor, key: Tensor, value: Tensor, is_causal: bool,
-    scale: float | None,
+    mask: Tensor | None, scale: float | None,
 ) -> Kernel | None:  # fmt: skip
     timed: list[tuple[float, int, Kernel]] = []
     for number, kernel in enumerate(kernels):
         try:
-            if _is_close(kernel, query, key, value, is_causal, scale):
+            if _is_close(kernel, query, key, value, is_causal, mask, scale):
                 seconds = 0.0
                 if len(kernels) > 1:
-                    seconds = _seconds(kernel, query, key, value, is_causal, scale)
+                    seconds = _seconds(kernel, query, key, value, is_causal, mask, scale)
                 timed.append((seconds, number, kernel))
         except RuntimeError:  # it does not take such a call
             continue
@@ -255,37 +290,45 @@ def _fastest(
 
 def _is_close(
     kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, is_causal: bool,
-    scale: float | None,
+    mask: Tensor | None, scale: float | None,
 ) -> bool:  # fmt: skip
     """Whether a kernel computes what the definition says, forward and backward, on a slice."""
     q, k, v = (t[:1, :, :_SLICE].detach() for t in (query, key, value))
     if is_causal and q.shape[2] != k.shape[2]:
         return False
-    out, normaliser = kernel.forward(q, k, v, is_causal, scale)
-    grads = kernel.backward(out, q, k, v, out, normaliser.contiguous(), is_causal, scale)
+    if mask is not None:
+        whole = mask.expand(*query.shape[:2], query.shape[2], key.shape[2])
+        mask = whole[:1, :, :_SLICE, :_SLICE]
+    out, normaliser = kernel.forward(q, k, v, is_causal, mask, scale)
+    grads = kernel.backward(out, q, k, v, out, normaliser.contiguous(), is_causal, mask, scale)
     wide = as_float32(q), as_float32(k), as_float32(v)
-    wanted = by_definition(*wide, is_causal, None, scale)
+    wanted = by_definition(*wide, is_causal, mask, scale)
     wanted_grads = gradients_by_definition(
-        as_float32(out), *wide, as_float32(out), wanted[1], is_causal, None, scale
+        as_float32(out), *wide, as_float32(out), wanted[1], is_causal, mask, scale
     )
-    limit = CLOSE[query.dtype]
-    return all(
-        float((a - b).abs().max()) <= limit * max(float(b.abs().max()), 1e-3)
-        for a, b in zip((out, normaliser, *grads), (*wanted, *wanted_grads), strict=True)
-    )
+    pairs = zip((out, normaliser, *grads), (*wanted, *wanted_grads), strict=True)
+    return all(_apart(a, b) <= CLOSE[query.dtype] for a, b in pairs)
+
+
+def _apart(a: Tensor, b: Tensor) -> float:
+    """The largest difference, relative to the largest element of b; infinities must agree."""
+    size = float(b.masked_fill(b.isinf(), 0).abs().max())
+    return float((a - b).masked_fill(a == b, 0).abs().max()) / max(size, 1e-3)
 
 
 def _seconds(
     kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, is_causal: bool,
-    scale: float | None,
+    mask: Tensor | None, scale: float | None,
 ) -> float:  # fmt: skip
     """The least time of forward and backward."""
     least = math.inf
     for _ in range(TRIALS):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
-        out, normaliser = kernel.forward(query, key, value, is_causal, scale)
-        kernel.backward(out, query, key, value, out, normaliser.contiguous(), is_causal, scale)
+        out, normaliser = kernel.forward(query, key, value, is_causal, mask, scale)
+        kernel.backward(
+            out, query, key, value, out, normaliser.contiguous(), is_causal, mask, scale
+        )
         end.record()
         end.synchronize()
         least = min(least, begin.elapsed_time(end))

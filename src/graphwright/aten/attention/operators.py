@@ -43,7 +43,7 @@ def attention(
     if kernel is None:
         out, normaliser = by_definition(query, key, value, is_causal, attn_mask, scale)
     else:
-        out, normaliser = kernel.forward(query, key, value, is_causal, scale)
+        out, normaliser = kernel.forward(query, key, value, is_causal, attn_mask, scale)
     return _like(query, out), _laid_out(normaliser)
 
 
@@ -60,7 +60,7 @@ def attention_backward(
         )
     else:
         grads = kernel.backward(
-            grad_out, query, key, value, out, logsumexp.contiguous(), is_causal, scale
+            grad_out, query, key, value, out, logsumexp.contiguous(), is_causal, attn_mask, scale
         )
     return _laid_out(grads[0]), _laid_out(grads[1]), _laid_out(grads[2])
 
