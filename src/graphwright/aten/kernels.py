@@ -149,11 +149,13 @@ def max_pool_grad_input(
     ]
     zeros = [0] * rank
     taps = _taps(places.device, covered, kernel_size, dilation)
-    at = taps[places] + _window_starts(places, covered, stride, zeros)
+    at = taps[places]
+    at += _window_starts(places, covered, stride, zeros)
     probe = grad_output.new_empty([1]).expand([*grad_output.shape[:-rank], *covered])
     full: Tensor = _pool(rank, "_backward")(
         grad_output, probe, kernel_size, stride, zeros, dilation, False, at
     )
+    del at  # as large as what follows
     for axis in range(rank):
         full = _window(full, full.dim() - rank + axis, padding[axis], input_size[axis - rank])
     return full
