@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from errno import ENOSPC
 from importlib.util import find_spec
 
 import pytest
@@ -175,6 +176,24 @@ def test_a_saved_model_computes_the_same(tmp_path, suffix):
     else:
         again = torch.export.load(path).module()
     same(model, again, IMAGE)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pt2", ".onnx"])
+def test_a_disk_without_room_is_an_error_and_leaves_the_old_file(tmp_path, monkeypatch, suffix):
+    """PyTorch's own writer of .pt2 files ends the process."""
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript")
+    result, _ = optimized(Branches().eval().double(), IMAGE)
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(b"old")
+
+    def full(descriptor):
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("graphwright.files.os.fsync", full)
+    with pytest.raises(GraphFileError, match=r"cannot write .*: No space left on device"):
+        result.save(path, IMAGE)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(path.name, b"old")]
 
 
 @pytest.mark.skipif(find_spec("onnxscript") is None, reason="onnxscript is not installed")
