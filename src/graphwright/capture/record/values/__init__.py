@@ -2,4 +2,9 @@
 
 from graphwright.capture.record.values.causal import without_causal_mask
 from graphwright.capture.record.values.decide import AssumedValues, answer
-from graphwright.capture.record.values.known import known_value, off_the_record
+from graphwright.capture.record.values.known import (
+    known_value,
+    off_the_record,
+    refuse_changed_settings,
+    setting_of,
+)
