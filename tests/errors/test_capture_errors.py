@@ -289,6 +289,11 @@ def test_packed_sequences() -> None:
             "not 'cross_entropy'",
         ),
         (
+            lambda: capture.capture(nn.Linear(4, 3), BATCH, F.cross_entropy),  # type: ignore[arg-type]
+            errors.InvalidLossFunction,
+            r"not a tuple; for example torch\.nn\.functional",
+        ),
+        (
             lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, (BATCH[0].numpy(), BATCH[1])),
             errors.InvalidBatch,
             r"inputs is a NumPy ndarray of float32.*torch\.from_numpy",

@@ -76,10 +76,9 @@ def blaming(model: nn.Module, call: str) -> Iterator[None]:
 
     `call` is what the step calls, in words.
     """
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    silenced, log.disabled = log.disabled, True  # it would print what is raised here anyway
     try:
-        yield
+        with fake_tensors_silent():
+            yield
     except CaptureError as error:
         where = _where(error.__traceback__, model)
         blamed = type(error)(f"{error}{where}")
@@ -91,6 +90,15 @@ def blaming(model: nn.Module, call: str) -> Iterator[None]:
         translated = _translate(error, call, model)
         translated.cause = error
         raise translated from None
+
+
+@contextmanager
+def fake_tensors_silent() -> Iterator[None]:
+    """Have PyTorch not log a traceback of what it raises anyway."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    silenced, log.disabled = log.disabled, True
+    try:
+        yield
     finally:
         log.disabled = silenced
 
