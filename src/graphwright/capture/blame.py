@@ -137,6 +137,12 @@ def _remedy(traceback: TracebackType | None, model: nn.Module, otherwise: str) -
     library = _library(file)
     if library is None:
         return otherwise
+    if file.endswith(_SELF_LOOPS):
+        return (
+            "it drops the self-loops of an edge list before it adds its own: add them to the graph "
+            "beforehand (torch_geometric.utils.add_remaining_self_loops), and give the layer "
+            "add_self_loops=False"
+        )
     has_others = getattr(model, "_can_set_experts_implementation", None)  # of transformers
     if "expert" in lines and has_others is not None and has_others():
         return 'its experts run one by one: call model.set_experts_implementation("batched_mm")'
@@ -146,6 +152,7 @@ def _remedy(traceback: TracebackType | None, model: nn.Module, otherwise: str) -
     )
 
 
+_SELF_LOOPS = os.path.join("torch_geometric", "utils", "loop.py")
 _NEAR = 8
 """How many lines before one that depends on a random number may say why."""
 

@@ -53,7 +53,7 @@ def setting_of(module: nn.Module, name: str) -> Tensor | None:
     """What a buffer holds if it is a setting of the model, else None."""
     owner, _, own_name = name.rpartition(".")
     holder = module.get_submodule(owner)
-    held = getattr(holder, own_name)
+    held: Tensor = getattr(holder, own_name)
     is_setting = (
         own_name in holder._non_persistent_buffers_set
         and not held.is_meta
