@@ -1,6 +1,7 @@
 """gw.optimize: the same results, fewer kernels; case studies; files; what is refused."""
 
 import json
+import logging
 import re
 from collections import Counter
 from errno import ENOSPC
@@ -152,6 +153,13 @@ def test_what_depends_on_weights_alone_is_computed_once():
     result, ops = optimized(model, x)
     assert ops == {"aten.linear": 1}
     same(model, result, x)
+
+
+def test_inputs_that_do_not_fit_are_told_once(caplog):
+    with pytest.raises(UnsupportedModel, match="example inputs that fit it"):
+        gw.optimize(nn.Linear(4, 3), torch.rand(2, 5))
+    noisy = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert not noisy  # PyTorch's own log of the same error
 
 
 def test_random_operators_are_drawn_each_time():

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 import graphwright as gw
+from graphwright.errors import GraphFileError
 from graphwright.partition import replicate
 from graphwright.plans import Figures
 from graphwright.run.check.outcome import Outcome
+from graphwright.run.training import loop
 from graphwright.run.training.loop import StepRecord
 
 
@@ -37,3 +39,9 @@ def test_a_step_far_from_its_prediction_is_told_in_plain_numbers():
         (line,) = Outcome(plan=plan, steps=steps).lines()
         said[seconds] = line.partition(", ")[2].partition(" times")[0]
     assert said == {0.0025: "2.5", 0.27: "270", 1.5: "1,500"}
+
+
+def test_a_temporary_folder_without_room_is_told(tmp_path):
+    done = StepRecord(step=1, loss=1.0, seconds=0.1, num_workers=1)
+    with pytest.raises(GraphFileError, match=r"log of the steps .*set TMPDIR to another folder"):
+        loop._log(tmp_path / "gone" / "steps", done)
