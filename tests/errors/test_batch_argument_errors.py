@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 import graphwright as gw
 from graphwright.errors import BatchMismatch
+from graphwright.lower import lower
+from graphwright.partition import layers
 from graphwright.plans import make_plan
+from graphwright.run.processes import World
+from graphwright.run.step.batch import cut_batch
 
 SGD = {"optimizer": torch.optim.SGD, "optimizer_options": {"lr": 0.1}}
 
@@ -92,3 +96,42 @@ def test_a_named_tuple_is_given_to_the_model_as_it_is():
     with pytest.raises(BatchMismatch, match=r"inputs.scale is 4.0"):
         step(Sample(torch.ones(2, 4), 4.0))
     step.close()
+
+
+class TwoLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.second(self.first(x)).square().mean()
+
+
+def part_of_rank(rank, batch):
+    """What a rank takes of a batch, where the first of two layers is on another device."""
+    graph = gw.capture(TwoLayers(), None, torch.ones(3, 4), **SGD)
+    program = lower(graph, layers(graph, gw.cluster("local:2"))).program(rank)
+    here = World(rank=rank, size=2, local_rank=rank, device=torch.device("cpu"), backend="gloo")
+    return cut_batch({"inputs.0": batch}, graph, program, here)
+
+
+def test_a_rank_that_reads_nothing_of_a_batch_refuses_it_as_the_others_do():
+    """It would go on alone, and make the step with the next batch of the others."""
+    assert part_of_rank(0, torch.ones(3, 4))["inputs.0"].shape == (3, 4)
+    assert part_of_rank(1, torch.ones(3, 4)) == part_of_rank(1, torch.ones(0, 4)) == {}
+    for rank in range(2):
+        with pytest.raises(BatchMismatch, match=r"inputs.0 has shape \[4, 3\]; give the whole"):
+            part_of_rank(rank, torch.ones(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [
+        (torch.ones(3, 4, device="meta"), "inputs.0 is on the meta device; give a dense tensor"),
+        (torch.ones(3, 4).to_sparse(), "inputs.0 is a torch.sparse_coo tensor; give a dense"),
+    ],
+)
+@pytest.mark.parametrize("rank", range(2))
+def test_tensors_without_dense_values_are_refused(rank, batch, says):
+    with pytest.raises(BatchMismatch, match=says):
+        part_of_rank(rank, batch)

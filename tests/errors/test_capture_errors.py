@@ -289,6 +289,11 @@ def test_packed_sequences() -> None:
             "not 'cross_entropy'",
         ),
         (
+            lambda: capture.capture(nn.Linear(4, 3), BATCH, F.cross_entropy),  # type: ignore[arg-type]
+            errors.InvalidLossFunction,
+            r"not a tuple; for example torch\.nn\.functional",
+        ),
+        (
             lambda: capture.capture(nn.Linear(4, 3), F.cross_entropy, (BATCH[0].numpy(), BATCH[1])),
             errors.InvalidBatch,
             r"inputs is a NumPy ndarray of float32.*torch\.from_numpy",
@@ -460,6 +465,7 @@ def test_what_raised_is_named_as_the_step_calls_it(given: dict[str, Any], call: 
         capture.capture(nn.Linear(7, 3), **given)
 
 
+MODEL = "somelib/model.py"
 LIBRARY = """
 from torch import nn
 class Experts(nn.Module):
@@ -477,17 +483,20 @@ class Selectable(Experts):
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"),
+    ("name", "file", "remedy"),
     [
-        ("Selectable", r'call model\.set_experts_implementation\("batched_mm"\)'),
-        ("Experts", r"that is how somelib computes this part: choose another option"),
+        ("Selectable", MODEL, r'call model\.set_experts_implementation\("batched_mm"\)'),
+        ("Experts", MODEL, r"that is how somelib computes this part: choose another option"),
+        ("Experts", "torch_geometric/utils/loop.py", r"give the layer add_self_loops=False"),
     ],
 )
-def test_a_librarys_line_has_the_librarys_remedy(name: str, remedy: str, tmp_path: Path) -> None:
-    file = tmp_path / "site-packages" / "somelib" / "model.py"
-    file.parent.mkdir(parents=True)
-    file.write_text(LIBRARY)
-    spec = importlib.util.spec_from_file_location("somelib_model", file)
+def test_a_librarys_line_has_the_librarys_remedy(
+    name: str, file: str, remedy: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "site-packages" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(LIBRARY)
+    spec = importlib.util.spec_from_file_location("somelib_model", path)
     assert spec is not None and spec.loader is not None
     library = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(library)

@@ -52,6 +52,31 @@ def test_a_terminal_without_such_letters(arguments):
     assert done.stdout.isascii() and len(done.stdout) > 500
 
 
+def test_units_on_a_terminal_without_such_letters():
+    """A question mark in the place of µ leaves seconds in doubt."""
+    script = "from graphwright.cli.app import SPELLED; print('µs × → ☃'.encode('ascii', SPELLED))"
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=HANG)
+    assert done.stdout.strip() == b"b'us x -> ?'"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "lenet", "--workers", "2"],
+        ["plan", "lenet", "--cluster", "local:2"],
+        ["optimize", "lenet"],
+        ["swap", "lenet", "--memory", "1GB"],
+        ["simulate", "lenet", "--cluster", "local:2"],
+        ["gnn-train", "mine.py:make"],
+        ["serve-sim"],
+    ],
+)
+def test_seeds_that_a_generator_does_not_take(arguments):
+    done = run(*arguments, "--seed", "9" * 23)
+    assert done.returncode == 2
+    assert b"Input should be less than or equal to 4294967295" in done.stderr
+
+
 def test_an_error_on_a_terminal_without_such_letters(tmp_path):
     done = run("plan", str(tmp_path / "☃.json"), "--cluster", "dgx-h100", **ASCII)
     assert done.returncode == 1

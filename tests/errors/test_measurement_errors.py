@@ -1,10 +1,13 @@
 """Measurements that cannot be are refused with what is wrong, before anything is stored."""
 
+import sys
+
 import pytest
 
-from graphwright.errors import GraphFileError, InvalidMeasurement
+from graphwright.errors import GraphFileError, InvalidMeasurement, StoreError
 from graphwright.machine import Store, cluster
 from graphwright.report import plot
+from graphwright.run.measure import machine
 from graphwright.run.measure.calls.operators import calibrate
 from graphwright.simulate.communication import record_collectives
 
@@ -52,3 +55,14 @@ def test_devices(device, message):
 def test_a_plot_has_to_be_a_picture(tmp_path):
     with pytest.raises(GraphFileError, match=r"has to end in \.png or \.svg"):
         plot(calibrate([]), tmp_path / "plot.pdf")
+
+
+def test_a_store_that_cannot_be_written_is_said_in_a_line(monkeypatch, capsys):
+    def refused(processes):
+        raise StoreError("cannot write the measured costs in costs.sqlite: disk is full")
+
+    monkeypatch.setattr(machine, "measure_machine", refused)
+    monkeypatch.setattr(sys, "argv", ["machine", "2"])
+    assert machine.main() == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("graphwright: StoreError: cannot write the measured costs")

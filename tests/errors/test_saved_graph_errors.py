@@ -11,7 +11,7 @@ import graphwright as gw
 from graphwright import ir
 from graphwright.aten import check_calls
 from graphwright.cli import app
-from graphwright.errors import InvalidCall, InvalidCluster, InvalidGraph, StoreError
+from graphwright.errors import GraphFileError, InvalidCall, InvalidCluster, InvalidGraph, StoreError
 from graphwright.machine import Measurement, Store, from_toml, to_toml
 from graphwright.zoo import load
 
@@ -30,6 +30,13 @@ def document():
     batch = torch.ones(5, 4), torch.ones(3, 5)
     graph = gw.capture(Turned(), nn.functional.mse_loss, batch, optimizer=torch.optim.SGD)
     return ir.to_json(graph)
+
+
+@pytest.mark.parametrize("what", [3, None, nn.Linear(2, 2)])
+def test_what_is_no_graph_is_not_saved(tmp_path, what):
+    with pytest.raises(GraphFileError, match=r"is no graph; gw\.save writes what gw\.capture"):
+        gw.save(what, tmp_path / "graph.json")
+    assert not list(tmp_path.iterdir())
 
 
 def first(document, op):

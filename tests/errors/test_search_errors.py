@@ -57,6 +57,7 @@ from random_plans import zoo_graph
             InvalidOption,
             "baselines='data' is one name; give names",
         ),
+        ({"baselines": "none"}, InvalidOption, "give names, .. for none"),
         ({"baselines": ("data", "magic")}, InvalidOption, "no baseline 'magic'; some of data"),
         ({"colour": "red"}, InvalidOption, "the options of a search are algorithm, memory"),
         ({"points": 0}, InvalidOption, "points has to be 1 or more, not 0"),

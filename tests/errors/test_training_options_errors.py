@@ -122,6 +122,13 @@ def test_one_tensor_that_is_given_twice_is_not_written_to():
         gw.capture(Writes(3, 3), F.mse_loss, (x, x), optimizer=torch.optim.SGD)
 
 
+@pytest.mark.parametrize("seed", ["x", -1, 2**63, 1.0])
+def test_seeds_that_are_none_are_refused_before_anything_is_made(seed):
+    model, batch, _, plan = planned()
+    with pytest.raises(InvalidOption, match=r"seed=.* is no seed; give a whole number from 0"):
+        gw.compile(plan, model, F.cross_entropy, torch.optim.SGD, batch=batch, seed=seed)
+
+
 def test_a_batch_with_more_in_it_than_was_captured():
     model, batch, graph, plan = planned()
     step = gw.compile(plan, model, F.cross_entropy, torch.optim.SGD, graph=graph)

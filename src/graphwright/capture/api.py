@@ -156,8 +156,9 @@ def _check_loss_function(loss_fn: object) -> None:
             f"loss_fn is the class {loss_fn.__name__}; give an instance of it: {loss_fn.__name__}()"
         )
     if loss_fn is not None and not callable(loss_fn):
+        given = repr(loss_fn) if isinstance(loss_fn, str) else f"a {type(loss_fn).__name__}"
         raise InvalidLossFunction(
-            f"loss_fn has to be a function of (output, targets), not {loss_fn!r}; for example "
+            f"loss_fn has to be a function of (output, targets), not {given}; for example "
             "torch.nn.functional.cross_entropy"
         )
 

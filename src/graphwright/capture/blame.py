@@ -76,10 +76,9 @@ def blaming(model: nn.Module, call: str) -> Iterator[None]:
 
     `call` is what the step calls, in words.
     """
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    silenced, log.disabled = log.disabled, True  # it would print what is raised here anyway
     try:
-        yield
+        with fake_tensors_silent():
+            yield
     except CaptureError as error:
         where = _where(error.__traceback__, model)
         blamed = type(error)(f"{error}{where}")
@@ -91,6 +90,15 @@ def blaming(model: nn.Module, call: str) -> Iterator[None]:
         translated = _translate(error, call, model)
         translated.cause = error
         raise translated from None
+
+
+@contextmanager
+def fake_tensors_silent() -> Iterator[None]:
+    """Have PyTorch not log a traceback of what it raises anyway."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    silenced, log.disabled = log.disabled, True
+    try:
+        yield
     finally:
         log.disabled = silenced
 
@@ -129,6 +137,12 @@ def _remedy(traceback: TracebackType | None, model: nn.Module, otherwise: str) -
     library = _library(file)
     if library is None:
         return otherwise
+    if file.endswith(_SELF_LOOPS):
+        return (
+            "it drops the self-loops of an edge list before it adds its own: add them to the graph "
+            "beforehand (torch_geometric.utils.add_remaining_self_loops), and give the layer "
+            "add_self_loops=False"
+        )
     has_others = getattr(model, "_can_set_experts_implementation", None)  # of transformers
     if "expert" in lines and has_others is not None and has_others():
         return 'its experts run one by one: call model.set_experts_implementation("batched_mm")'
@@ -138,6 +152,7 @@ def _remedy(traceback: TracebackType | None, model: nn.Module, otherwise: str) -
     )
 
 
+_SELF_LOOPS = os.path.join("torch_geometric", "utils", "loop.py")
 _NEAR = 8
 """How many lines before one that depends on a random number may say why."""
 

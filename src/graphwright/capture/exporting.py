@@ -20,6 +20,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from graphwright.aten import bind_arguments, split_arguments, tensor_type
+from graphwright.capture.blame import fake_tensors_silent
 from graphwright.errors import UnsupportedModel
 from graphwright.ir import Graph, GraphBuilder, Role
 
@@ -55,7 +56,7 @@ def export(model: nn.Module, inputs: Any) -> Exported:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with without_cache(model):
+            with without_cache(model), fake_tensors_silent():
                 program = torch.export.export(model, args, kwargs).run_decompositions({})
         except Exception as error:
             first = str(error).strip().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import warnings
@@ -24,6 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+MAX_SEED = 2**32 - 1
+"""The largest seed of the generators that a run seeds: NumPy's takes no more."""
 
 Model = Annotated[
     str,
@@ -72,7 +76,7 @@ def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
-            stream.reconfigure(errors="replace")  # a terminal that has no such letters
+            stream.reconfigure(errors=SPELLED)  # a terminal that has no such letters
     warnings.formatwarning = _format_warning
     try:
         try:
@@ -89,6 +93,31 @@ def main() -> None:
         if error.errno != EPIPE:
             print(f"cannot write the output: {error.strerror or error}", file=sys.stderr)
         sys.exit(1)
+
+
+SPELLED = "graphwright.spelled"
+_SPELLINGS = {
+    "µ": "u",
+    "·": "-",
+    "×": "x",
+    "→": "->",
+    "≈": "~",
+    "≤": "<=",
+    "≥": ">=",
+    "±": "+-",
+    "÷": "/",
+}
+
+
+def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Letters that a terminal lacks: `us` for microseconds, and a question mark where none fits."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_SPELLINGS.get(letter, "?") for letter in lacking), error.end
+
+
+codecs.register_error(SPELLED, _spell)
 
 
 _FORMAT = warnings.formatwarning

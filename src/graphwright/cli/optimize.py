@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graphwright.cli import outputs
-from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
+from graphwright.cli.app import MAX_SEED, AsJson, BatchSize, Model, Small, app
 from graphwright.cli.inputs import load_model
 from graphwright.errors import InvalidOption
 
@@ -85,7 +85,9 @@ def optimize(
         bool,
         typer.Option(help="Compare the results with the original's on random inputs."),
     ] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the inputs to compare.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Random seed of the inputs to compare.")
+    ] = 0,
     output: Annotated[
         Path | None,
         outputs.option(

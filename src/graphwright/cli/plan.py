@@ -14,6 +14,7 @@ from rich.console import Console
 
 from graphwright.cli import outputs
 from graphwright.cli.app import (
+    MAX_SEED,
     AsJson,
     BatchSize,
     Cluster,
@@ -69,7 +70,7 @@ Baselines = Annotated[
 Budget = Annotated[
     float | None, typer.Option(help="Stop searching after this many seconds, with the best so far.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed of the search.")]
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed of the search.")]
 BatchDim = Annotated[
     int | None,
     typer.Option(

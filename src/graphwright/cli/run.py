@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import AsJson, BatchSize, Model, Small, app
+from graphwright.cli.app import MAX_SEED, AsJson, BatchSize, Model, Small, app
 from graphwright.cli.inputs import NamesInHelp, Pick, load_gnn, load_model, load_plan, size
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def run(
         int,
         typer.Option(
             min=0,
+            max=MAX_SEED,
             help="Random seed: of dropout, of the search, and of torch when your function runs.",
         ),
     ] = 0,
@@ -216,7 +217,9 @@ def gnn_train(
     evaluate_every: Annotated[
         int, typer.Option(min=0, help="Epochs between two evaluations; 0 for none.")
     ] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of dropout and sampling.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Random seed of dropout and sampling.")
+    ] = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints; the two newest are kept.")
     ] = None,

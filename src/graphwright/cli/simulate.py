@@ -13,6 +13,7 @@ from rich.console import Console
 from graphwright.cli import outputs
 from graphwright.cli.app import (
     MACHINE,
+    MAX_SEED,
     AsJson,
     BatchSize,
     Compiled,
@@ -57,7 +58,7 @@ def simulate(
             "layers, one device after the other. Default: data."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --strategy random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of --strategy random.")] = 0,
     batch_size: BatchSize = None,
     small: Small = False,
     compiled: Compiled = False,

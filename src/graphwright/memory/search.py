@@ -251,8 +251,8 @@ def check_searches(names: tuple[str, ...]) -> None:
 
 def check_seed(seed: int) -> None:
     """Refuse what random numbers cannot start from."""
-    if type(seed) is not int or seed < 0:
-        raise InvalidOption(f"seed={seed!r} is no seed; give a whole number of at least 0")
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise InvalidOption(f"seed={seed!r} is no seed; give a whole number from 0, below 2**63")
 
 
 def _lru(search: _Search) -> None:

@@ -99,9 +99,8 @@ class Search:
             raise InvalidOption(f"no algorithm {name!r}; {hint}one of {', '.join(ALGORITHMS)}")
         baselines: object = self.baselines
         if isinstance(baselines, str):
-            raise InvalidOption(
-                f"baselines={baselines!r} is one name; give names, as in ({baselines!r},)"
-            )
+            meant = "() for none" if baselines == "none" else f"as in ({baselines!r},)"
+            raise InvalidOption(f"baselines={baselines!r} is one name; give names, {meant}")
         named = tuple(RENAMED.get(name, name) for name in self.baselines)
         object.__setattr__(self, "baselines", named)
         unknown = [b for b in self.baselines if b not in COMPARABLE]

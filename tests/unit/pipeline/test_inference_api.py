@@ -1,8 +1,10 @@
 """gw.optimize: the same results, fewer kernels; case studies; files; what is refused."""
 
 import json
+import logging
 import re
 from collections import Counter
+from errno import ENOSPC
 from importlib.util import find_spec
 
 import pytest
@@ -153,6 +155,13 @@ def test_what_depends_on_weights_alone_is_computed_once():
     same(model, result, x)
 
 
+def test_inputs_that_do_not_fit_are_told_once(caplog):
+    with pytest.raises(UnsupportedModel, match="example inputs that fit it"):
+        gw.optimize(nn.Linear(4, 3), torch.rand(2, 5))
+    noisy = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert not noisy  # PyTorch's own log of the same error
+
+
 def test_random_operators_are_drawn_each_time():
     class Noise(nn.Module):
         def forward(self, x):
@@ -175,6 +184,24 @@ def test_a_saved_model_computes_the_same(tmp_path, suffix):
     else:
         again = torch.export.load(path).module()
     same(model, again, IMAGE)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pt2", ".onnx"])
+def test_a_disk_without_room_is_an_error_and_leaves_the_old_file(tmp_path, monkeypatch, suffix):
+    """PyTorch's own writer of .pt2 files ends the process."""
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript")
+    result, _ = optimized(Branches().eval().double(), IMAGE)
+    path = tmp_path / f"model{suffix}"
+    path.write_bytes(b"old")
+
+    def full(descriptor):
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("graphwright.files.os.fsync", full)
+    with pytest.raises(GraphFileError, match=r"cannot write .*: No space left on device"):
+        result.save(path, IMAGE)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(path.name, b"old")]
 
 
 @pytest.mark.skipif(find_spec("onnxscript") is None, reason="onnxscript is not installed")

@@ -13,4 +13,4 @@ from graphwright.capture.record.hooks import carry_hooks
 from graphwright.capture.record.provenance import Provenance
 from graphwright.capture.record.recorder import Recorder
 from graphwright.capture.record.tape import TakenApart, Tape, Value
-from graphwright.capture.record.values import AssumedValues
+from graphwright.capture.record.values import AssumedValues, refuse_changed_settings, setting_of

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from graphwright.ir import Attr, Phase, Role, TensorType
 
 
@@ -28,13 +30,19 @@ class Frame:
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """One tensor of the step; `of` is the value that this is the gradient or the new state of."""
+    """One tensor of the step; `of` is the value that this is the gradient or the new state of.
+
+    `content` is what a buffer holds that is a setting of the model (`values.known`), and `is_asked`
+    whether the step took a turn by it.
+    """
 
     type: TensorType
     role: Role = Role.ACTIVATION
     producer: Entry | None = None
     name: str | None = None
     of: Value | None = None
+    content: Tensor | None = None
+    is_asked: bool = False
 
 
 @dataclass(slots=True, eq=False)

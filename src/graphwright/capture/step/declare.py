@@ -15,6 +15,8 @@ from graphwright.capture.record import (
     as_parameter,
     carry_hooks,
     functional,
+    refuse_changed_settings,
+    setting_of,
     value_of,
 )
 from graphwright.capture.step.recording import Recording
@@ -29,6 +31,7 @@ def declare(recording: Recording, mode: Functionalisation) -> None:
             _declare_one(recording, prefix + name, parameter, Role.PARAMETER)
         for name, buffer in module.named_buffers():
             _declare_one(recording, prefix + name, buffer, Role.BUFFER)
+            recording.values[prefix + name].content = setting_of(module, name)
     with mode:
         for name, original in recording.originals.items():
             fake = recording.tensors[name]
@@ -97,6 +100,7 @@ def collect(recording: Recording) -> None:
                     "capturing it"
                 )
             recording.results.updates[name] = new
+    refuse_changed_settings(recording.results.updates, recording.values)
     for same in recording.given_twice:
         if any(value_of(tensor) is not recording.values[name] for name, tensor in same.items()):
             raise UnsupportedModel(

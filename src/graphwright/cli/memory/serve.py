@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import MACHINE, AsJson, BatchSize, Model, Small, app
+from graphwright.cli.app import MACHINE, MAX_SEED, AsJson, BatchSize, Model, Small, app
 from graphwright.cli.inputs import load_model
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def serve_sim(
     requests: Annotated[
         int, typer.Option(min=100, help="Simulate so many requests at each rate.")
     ] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the requests.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the requests.")] = 0,
     batch_size: BatchSize = None,
     small: Small = False,
     output: Annotated[

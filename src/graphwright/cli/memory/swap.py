@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from graphwright.cli import outputs
-from graphwright.cli.app import MACHINE, AsJson, BatchSize, ModelOrGraph, Small, app
+from graphwright.cli.app import MACHINE, MAX_SEED, AsJson, BatchSize, ModelOrGraph, Small, app
 from graphwright.cli.inputs import Pick, load_graph, load_plan, open_plans, size
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def swap(
     budget: Annotated[
         float, typer.Option(min=0, help="Seconds for random, genetic and pools together.")
     ] = 10.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random searches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of random searches.")] = 0,
     batch_size: BatchSize = None,
     small: Small = False,
     output: Annotated[

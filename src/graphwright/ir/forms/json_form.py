@@ -63,6 +63,11 @@ _COMPOSITE_FIELDS = frozenset({"op", "inputs", "attrs", "outputs", "types", "dig
 
 def save(graph: Graph, path: str | Path) -> None:
     """Write the JSON form to a `.json` or `.json.gz` file: all of it, or nothing."""
+    if not isinstance(graph, Graph):
+        raise GraphFileError(
+            f"{type(graph).__name__} is no graph; gw.save writes what gw.capture returns; "
+            "plans and frontiers have a method save of their own"
+        )
     _check_suffix(path)
     write_atomically(path, to_json(graph).encode())
 

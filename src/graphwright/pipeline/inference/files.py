@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +48,10 @@ Names = tuple[tuple[str, ...], tuple[str, ...]]
 """Those of inputs and outputs."""
 
 
+ONNX_BYTES = 2**31 - 2**20
+"""What the weights of one file may take; protobuf's messages have less than 2 GiB."""
+
+
 def save_exported(model: nn.Module, inputs: Any, path: Path, names: Names | None = None) -> None:
     """Write a module as `torch.export` does, or as ONNX with these names of inputs and outputs."""
     if inputs is None:
@@ -58,25 +61,32 @@ def save_exported(model: nn.Module, inputs: Any, path: Path, names: Names | None
         missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
         if missing:
             raise InvalidOption(f"{path}: ONNX needs {missing[0]}; pip install {missing[0]}")
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder, warnings.catch_warnings():
+        held = sum(tensor.nbytes for tensor in model.state_dict().values())
+        if held >= ONNX_BYTES:
+            raise InvalidOption(
+                f"{path}: an ONNX file holds less than 2 GiB, and the weights are "
+                f"{held / 2**30:.1f} GiB; save as .pt or .pt2"
+            )
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = Path(folder, path.name)
         program = torch.export.export(model, args, kwargs)
+        buffer = io.BytesIO()  # a full disk ends PyTorch's own writer, and the process with it
         if path.suffix == ".onnx":
             write_kept_nodes(program.graph)
-            torch.onnx.export(
+            made = torch.onnx.export(
                 program,
                 (),
-                made,
                 dynamo=True,
                 external_data=False,
                 verbose=False,
                 input_names=None if names is None else names[0],
                 output_names=None if names is None else names[1],
             )
+            assert made is not None
+            buffer.write(made.model_proto.SerializeToString())
         else:
-            torch.export.save(program, made)
-        made.replace(path)
+            torch.export.save(program, buffer)
+    write_atomically(path, buffer.getvalue())
 
 
 def load(path: Path) -> tuple[Nested, Graph, dict[str, Any]]:

@@ -93,9 +93,9 @@ class Outcome:
         if self.plan.figures is None:
             return taken
         predicted = self.plan.figures.time
-        return (
-            f"{taken}, {measured / predicted:.2g} times the {format_seconds(predicted)} predicted"
-        )
+        times = measured / predicted
+        shown = f"{times:.2g}" if times < 100 else f"{times:,.0f}"
+        return f"{taken}, {shown} times the {format_seconds(predicted)} predicted"
 
     def to_dict(self) -> dict[str, Any]:
         """The same as data for JSON."""

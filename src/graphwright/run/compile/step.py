@@ -21,6 +21,7 @@ from graphwright.capture import Parts, prepare, read_options
 from graphwright.errors import BatchMismatch, InvalidOption, PlanMismatch
 from graphwright.ir import Graph, Role
 from graphwright.lower import lower
+from graphwright.memory import check_seed
 from graphwright.plans import Frontier, Plan, parse_limit
 from graphwright.rewrite import graph_of_plan
 from graphwright.run.compile.ranks import RankPlanner
@@ -72,6 +73,7 @@ def compile_step(
     ...     loss = step(batch)
     >>> step.save("checkpoints"); trained = step.gather()
     """
+    check_seed(seed)
     plan = plan if isinstance(plan, Plan) else _load(plan)
     model = eager_module(model)
     made = None if optimizer is None else make_optimizer(optimizer, optimizer_options, model)

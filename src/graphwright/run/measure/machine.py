@@ -21,6 +21,7 @@ from time import perf_counter
 
 import torch
 
+from graphwright.errors import GraphwrightError
 from graphwright.frozen import FrozenDict
 from graphwright.machine import (
     Cluster,
@@ -158,14 +159,18 @@ def _seconds_each(here: World, call: Callable[[], object]) -> float:
     return each
 
 
-def main() -> None:
+def main() -> int:
     """Measure as many processes as the first argument says, and tell of it on stderr."""
     from rich.console import Console
 
     processes, console = int(sys.argv[1]), Console(stderr=True, highlight=False)
     what = f"measuring {processes} process{'es' * (processes > 1)} of this machine, once"
-    with console.status(f"{what} (GRAPHWRIGHT_MEASURE=0 leaves it out)"):
-        cluster = measure_machine(processes)
+    try:
+        with console.status(f"{what} (GRAPHWRIGHT_MEASURE=0 leaves it out)"):
+            cluster = measure_machine(processes)
+    except GraphwrightError as error:
+        print(f"graphwright: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
     device, level = cluster.devices[0], cluster.levels[0]
     words = [
         f"{device.rate('float32') / 1e9:.3g} Gflop/s and {device.bandwidth / 1e9:.3g} GB/s each",
@@ -178,7 +183,8 @@ def main() -> None:
     console.print(
         f"graphwright: measured {cluster.name}: {', '.join(words)}; kept in {Store().path}"
     )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -70,9 +70,17 @@ def cut_batch(
         if name not in given:
             raise BatchMismatch(f"the batch has no {name} ({type}); it has {', '.join(given)}")
         value = given[name].detach()
+        if value.is_meta or value.layout is not torch.strided:
+            kind = "on the meta device" if value.is_meta else f"a {value.layout} tensor"
+            raise BatchMismatch(f"{name} is {kind}; give a dense tensor with values")
         if str(value.dtype).removeprefix("torch.") != type.dtype:
             raise BatchMismatch(f"{name} is {value.dtype}, the plan is for {type}")
-        if box is None:
+        if box is None:  # on other ranks only; a part of it is empty here
+            if value.numel() and tuple(value.shape) != type.shape:
+                raise BatchMismatch(
+                    f"{name} has shape {list(value.shape)}; give the whole batch, "
+                    f"{list(type.shape)}, or an empty tensor: rank {here.rank} has no part of it"
+                )
             continue
         local = tuple(stop - start for start, stop in box)
         if tuple(value.shape) == type.shape:

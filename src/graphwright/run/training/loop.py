@@ -20,7 +20,7 @@ import torch
 
 from graphwright.aten import named_tensors
 from graphwright.capture import Trainable
-from graphwright.errors import InvalidWorkload
+from graphwright.errors import GraphFileError, InvalidWorkload
 from graphwright.ir import Graph
 from graphwright.plans import Plan, format_seconds
 from graphwright.run.checkpoint import DamagedCheckpoint
@@ -158,8 +158,14 @@ def _is_due(training: Training, step: int) -> bool:
 
 def _log(path: Path | None, done: StepRecord) -> None:
     if path is not None:
-        with path.open("a") as log:
-            log.write(json.dumps(asdict(done)) + "\n")
+        try:
+            with path.open("a") as log:
+                log.write(json.dumps(asdict(done)) + "\n")
+        except OSError as error:
+            raise GraphFileError(
+                f"the log of the steps cannot be written to the temporary folder {path.parent}: "
+                f"{error.strerror or error}; free some room, or set TMPDIR to another folder"
+            ) from error
 
 
 def _line(done: StepRecord) -> str:

@@ -1,6 +1,7 @@
 """Questions about values that have one answer in every step that goes well.
 
     ones(n).sum(), eye(n).any()                   what it is: nothing decides it         (known)
+    max(self.stride, 2)                           what it is: the model's settings do    (known)
     torch.rand([]) < 0                            no: a number of [0, 1) (layer drop that is off)
     torch.isfinite(x).all(), isnan(x).any()       yes, no: x is finite                (warned of)
     assert (ids >= 0).all()                       yes: a check passes                 (warned of)
@@ -43,7 +44,7 @@ class AssumedValues(UserWarning):
 def answer(question: Value) -> bool | float | None:
     """What the step is told when it asks for a value, None where that depends on values."""
     entry = question.producer
-    known = known_value(question)
+    known = known_value(question, by_settings=True)
     if known is not None and known.numel() == 1:  # a complex number is two
         return known.item()
     told: bool | float | None

@@ -510,7 +510,7 @@ def _beginning(checkpoint: Any, resume: bool) -> Path | None:
     if found is not None and not resume:
         raise InvalidTraining(
             f"{checkpoint} holds checkpoints already, the newest is {found.name}; go on from it "
-            "with resume=True, or give another folder"
+            "with resume=True (--resume), or give another folder"
         )
     return None if found is None else found.absolute()
 
