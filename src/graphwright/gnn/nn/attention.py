@@ -1,4 +1,4 @@
-"""Attention over in-edges: GAT, GATv2 and dot products, with several heads.
+"""Attention over in-edges: GAT, GATv2 and dot products with several heads, and AGNN.
 
 Scores are of size edges x heads; messages, edges x heads x features, are never stored.
 """
@@ -183,6 +183,35 @@ class DotGatConv(nn.Module):
         attention = edge_softmax(relation, scores)
         out = gspmm(relation, "mul", "sum", (x_src, "u"), (attention, "e"))
         return (out, attention) if get_attention else out
+
+
+class AGNNConv(nn.Module):
+    """Attention without weights: the softmax of beta times the cosine of both ends."""
+
+    beta: Tensor
+
+    def __init__(
+        self, init_beta: float = 1.0, learn_beta: bool = True, allow_zero_in_degree: bool = False
+    ) -> None:
+        super().__init__()
+        self._allow_zero_in_degree = allow_zero_in_degree
+        start = torch.tensor([float(init_beta)])
+        if learn_beta:
+            self.beta = nn.Parameter(start)
+        else:
+            self.register_buffer("beta", start)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes without in-edges are allowed."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(self, graph: DGLGraph, feat: Feature) -> Tensor:
+        require_in_edges(graph, self._allow_zero_in_degree)
+        relation = graph.relation()
+        h_src, h_dst = expand_as_pair(feat, graph)
+        directions = (F.normalize(h_src, dim=-1), "u"), (F.normalize(h_dst, dim=-1), "v")
+        attention = edge_softmax(relation, self.beta * gsddmm(relation, "dot", *directions))
+        return gspmm(relation, "mul", "sum", (h_src, "u"), (attention, "e"))
 
 
 def _residual(wanted: bool, size: int, width: int) -> nn.Module | None:
