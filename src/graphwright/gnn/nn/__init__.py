@@ -21,12 +21,17 @@ from graphwright.gnn.nn.convolution import (
     TAGConv,
 )
 from graphwright.gnn.nn.dense import (
+    BiasedMHA,
+    DegreeEncoder,
     DenseChebConv,
     DenseGraphConv,
     DenseSAGEConv,
+    GraphormerLayer,
     KNNGraph,
+    PathEncoder,
     RadiusGraph,
     SegmentedKNNGraph,
+    SpatialEncoder,
 )
 from graphwright.gnn.nn.edge_features import (
     AtomicConv,

@@ -1,6 +1,6 @@
-"""Convolutions over a dense adjacency matrix, and graphs of points, as layers.
+"""Layers over all pairs of nodes: dense adjacency matrices, attention, and graphs of points.
 
-Row v of a matrix has the weights of the edges into v, column u of those out of u.
+Row v of an adjacency matrix has the weights of the edges into v, column u of those out of u.
 """
 
 from __future__ import annotations
@@ -168,3 +168,142 @@ class RadiusGraph(nn.Module):
             x, self.r, p=self.p, self_loop=self.self_loop, compute_mode=self.compute_mode,
             get_distances=get_distances,
         )  # fmt: skip
+
+
+class BiasedMHA(nn.Module):
+    """Attention among all nodes of a graph, whose scores a bias is added to or multiplied by.
+
+    Nodes are [graphs, nodes, features], a bias [graphs, nodes, nodes, heads]; pairs where the mask
+    [graphs, nodes, nodes] is True are left out.
+    """
+
+    def __init__(
+        self, feat_size: int, num_heads: int, bias: bool = True, attn_bias_type: str = "add",
+        attn_drop: float = 0.1,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if feat_size % num_heads:
+            raise DGLError(f"feat_size {feat_size} must be divisible by num_heads {num_heads}.")
+        if attn_bias_type not in ("add", "mul"):
+            raise DGLError(f'attn_bias_type has to be "add" or "mul". Got {attn_bias_type!r}.')
+        self.feat_size, self.num_heads = feat_size, num_heads
+        self.attn_bias_type = attn_bias_type
+        self.q_proj = nn.Linear(feat_size, feat_size, bias=bias)
+        self.k_proj = nn.Linear(feat_size, feat_size, bias=bias)
+        self.v_proj = nn.Linear(feat_size, feat_size, bias=bias)
+        self.out_proj = nn.Linear(feat_size, feat_size, bias=bias)
+        self.dropout = nn.Dropout(attn_drop)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights anew."""
+        for layer in (self.q_proj, self.k_proj, self.v_proj):
+            nn.init.xavier_uniform_(layer.weight, gain=2**-0.5)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        if self.out_proj.bias is not None:
+            nn.init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self, ndata: Tensor, attn_bias: Tensor | None = None, attn_mask: Tensor | None = None
+    ) -> Tensor:
+        layers = self.q_proj, self.k_proj, self.v_proj
+        q, k, v = (layer(ndata).unflatten(-1, (self.num_heads, -1)) for layer in layers)
+        scores = torch.einsum("bqhd,bkhd->bqkh", q * q.shape[-1] ** -0.5, k)
+        if attn_bias is not None:
+            scores = scores + attn_bias if self.attn_bias_type == "add" else scores * attn_bias
+        if attn_mask is not None:
+            scores = scores.masked_fill(attn_mask.bool().unsqueeze(-1), float("-inf"))
+        weight = self.dropout(scores.softmax(2))
+        out: Tensor = self.out_proj(torch.einsum("bqkh,bkhd->bqhd", weight, v).flatten(2))
+        return out
+
+
+class GraphormerLayer(nn.Module):
+    """A transformer's layer over nodes: biased attention, then two linear layers (Graphormer)."""
+
+    def __init__(
+        self, feat_size: int, hidden_size: int, num_heads: int, attn_bias_type: str = "add",
+        norm_first: bool = False, dropout: float = 0.1, attn_dropout: float = 0.1,
+        activation: nn.Module | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.norm_first = norm_first
+        self.attn = BiasedMHA(
+            feat_size, num_heads, attn_bias_type=attn_bias_type, attn_drop=attn_dropout
+        )
+        self.ffn = nn.Sequential(
+            nn.Linear(feat_size, hidden_size), activation or nn.ReLU(), nn.Dropout(dropout),
+            nn.Linear(hidden_size, feat_size), nn.Dropout(dropout),
+        )  # fmt: skip
+        self.dropout = nn.Dropout(dropout)
+        self.attn_layer_norm = nn.LayerNorm(feat_size)
+        self.ffn_layer_norm = nn.LayerNorm(feat_size)
+
+    def forward(
+        self, nfeat: Tensor, attn_bias: Tensor | None = None, attn_mask: Tensor | None = None
+    ) -> Tensor:
+        before = self.attn_layer_norm if self.norm_first else nn.Identity()
+        after = nn.Identity() if self.norm_first else self.attn_layer_norm
+        x = after(nfeat + self.dropout(self.attn(before(nfeat), attn_bias, attn_mask)))
+        if self.norm_first:
+            return x + self.ffn(self.ffn_layer_norm(x))
+        out: Tensor = self.ffn_layer_norm(x + self.ffn(x))
+        return out
+
+
+class DegreeEncoder(nn.Module):
+    """A vector for each degree up to a largest; "both" adds those of in-degrees and out-degrees.
+
+    0 pads graphs of different sizes, and its vector is zero.
+    """
+
+    def __init__(self, max_degree: int, embedding_dim: int, direction: str = "both") -> None:
+        super().__init__()
+        if direction not in ("in", "out", "both"):
+            raise DGLError(f'direction has to be "in", "out" or "both". Got {direction!r}.')
+        self.max_degree, self.direction = max_degree, direction
+        table = lambda: nn.Embedding(max_degree + 1, embedding_dim, padding_idx=0)
+        if direction == "both":
+            self.encoder1, self.encoder2 = table(), table()
+        else:
+            self.encoder = table()
+
+    def forward(self, degrees: Tensor) -> Tensor:
+        degrees = degrees.clamp(0, self.max_degree)
+        if self.direction != "both":
+            return self.encoder(degrees)
+        if len(degrees) != 2:
+            raise DGLError(f"Expect in-degrees and out-degrees, stacked. Got {len(degrees)} rows.")
+        return self.encoder1(degrees[0]) + self.encoder2(degrees[1])
+
+
+class PathEncoder(nn.Module):
+    """A bias for each pair of nodes, made of the edges on a shortest path between them.
+
+    It is the mean of their dot products with a vector of the edge's place on the path; edges beyond
+    `max_len` are left out.
+    """
+
+    def __init__(self, max_len: int, feat_dim: int, num_heads: int = 1) -> None:
+        super().__init__()
+        self.max_len, self.num_heads = max_len, num_heads
+        self.embedding_table = nn.Embedding(max_len * num_heads, feat_dim)
+
+    def forward(self, dist: Tensor, path_data: Tensor) -> Tensor:
+        length = min(self.max_len, path_data.shape[-2])
+        places = self.embedding_table.weight.view(self.max_len, self.num_heads, -1)[:length]
+        total = torch.einsum("bijld,lhd->bijh", path_data[..., :length, :], places)
+        return total / dist.clamp(1, self.max_len).unsqueeze(-1)
+
+
+class SpatialEncoder(nn.Module):
+    """A bias for each pair of nodes: a number for each distance up to a largest, 0 for -1."""
+
+    def __init__(self, max_dist: int, num_heads: int = 1) -> None:
+        super().__init__()
+        self.max_dist, self.num_heads = max_dist, num_heads
+        self.embedding_table = nn.Embedding(max_dist + 2, num_heads, padding_idx=0)
+
+    def forward(self, dist: Tensor) -> Tensor:
+        made: Tensor = self.embedding_table(dist.clamp(-1, self.max_dist) + 1)
+        return made

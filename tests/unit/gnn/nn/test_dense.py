@@ -70,3 +70,60 @@ def test_graphs_of_points():
     u, v = ball.edges()
     torch.testing.assert_close(far[:, 0], (points[u] - points[v]).norm(dim=1))
     assert ball.num_edges() == int((torch.cdist(points, points) <= 1.5).sum()) - 10
+
+
+@pytest.mark.parametrize("kind", ["add", "mul"])
+def test_biased_attention(features, agree, kind):
+    x, bias = features(2, 5, 8), features(2, 5, 5, 2)
+    mask = torch.rand(2, 5, 5, generator=torch.Generator().manual_seed(7)) < 0.3
+    mask[..., 0] = False
+    layer = nn.BiasedMHA(8, 2, attn_bias_type=kind).eval()
+    heads = []
+    for h in range(2):
+        q, k, v = (p(x)[..., 4 * h : 4 * h + 4] for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+        score = q @ k.transpose(1, 2) / 2
+        score = score + bias[..., h] if kind == "add" else score * bias[..., h]
+        heads.append(score.where(~mask, torch.tensor(-torch.inf)).softmax(-1) @ v)
+    expected = layer.out_proj(torch.cat(heads, -1))
+    agree(layer(x, bias, mask), expected, x, bias, layer.k_proj.weight)
+    for first in (False, True):
+        whole = nn.GraphormerLayer(
+            8, 16, 2, kind, norm_first=first, activation=torch.nn.GELU()
+        ).eval()
+        attended = lambda y, whole=whole: whole.attn(y, bias, mask)
+        if first:
+            y = x + attended(whole.attn_layer_norm(x))
+            expected = y + whole.ffn(whole.ffn_layer_norm(y))
+        else:
+            y = whole.attn_layer_norm(x + attended(x))
+            expected = whole.ffn_layer_norm(y + whole.ffn(y))
+        agree(whole(x, bias, mask), expected, x, bias)
+
+
+def test_encoders_of_pairs_and_degrees(features, agree):
+    degrees = torch.tensor([[[0, 1, 9], [3, 0, 0]], [[2, 4, 1], [1, 0, 0]]])
+    both, one = nn.DegreeEncoder(4, 3), nn.DegreeEncoder(4, 3, "out")
+    rows = lambda table: torch.cat([table.weight[:1].detach(), table.weight[1:]])  # 0 only pads
+    into, out = rows(both.encoder1)[degrees[0].clamp(max=4)], rows(both.encoder2)[degrees[1]]
+    agree(both(degrees), into + out, both.encoder1.weight)
+    agree(one(degrees[0]), rows(one.encoder)[degrees[0].clamp(max=4)], one.encoder.weight)
+    assert not both.encoder1.weight[0].any()
+    with pytest.raises(DGLError, match="Expect in-degrees and out-degrees"):
+        both(degrees[:1])
+    g = dgl.graph(([0, 0, 0, 1, 1, 2, 3, 3], [1, 2, 3, 0, 3, 0, 0, 1]))
+    dist, path = dgl.shortest_dist(g, root=None, return_paths=True)
+    spatial = nn.SpatialEncoder(1, 2)
+    expected = rows(spatial.embedding_table)[dist.clamp(max=1) + 1]
+    agree(spatial(dist[None]), expected[None], spatial.embedding_table.weight)
+    edges = torch.cat([features(8, 3), torch.zeros(1, 3)])
+    for most in (1, 3):
+        encode = nn.PathEncoder(most, 3, 2)
+        table = encode.embedding_table.weight.view(most, 2, 3)
+        biases = []
+        for u in range(4):
+            for v in range(4):
+                used = [e for e in path[u, v].tolist() if e >= 0][:most]
+                total = sum((table[at] @ edges[e] for at, e in enumerate(used)), torch.zeros(2))
+                biases.append(total / max(len(used), 1))
+        made = encode(dist[None], edges[path][None])
+        agree(made, torch.stack(biases).view(1, 4, 4, 2), encode.embedding_table.weight)
