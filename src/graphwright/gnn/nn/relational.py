@@ -328,6 +328,6 @@ class HeteroEmbedding(nn.Module):
 
 
 def _key(etype: Any) -> str:
-    name = etype if isinstance(etype, str) else ":".join(etype)
+    name = str(etype)  # of a triplet as well: parameters have DGL's names
     name = name.replace(".", "_dot_")
     return f"{name}_" if hasattr(nn.ModuleDict, name) else name  # "to" is taken by torch

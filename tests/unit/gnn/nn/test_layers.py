@@ -101,7 +101,14 @@ def test_attention(g, x):
         score = (near * layer.attn_l).sum(-1) + (h[node] * layer.attn_r).sum(-1)
         return (F.leaky_relu(score, 0.2).softmax(0)[..., None] * near).sum(0)
 
-    expected = each(g, x, attend) + layer.res_fc(x).view(SIZE, 2, OUT) + layer.bias.view(1, 2, OUT)
+    torch.nn.init.normal_(layer.res_fc.bias)
+    expected = each(g, x, attend) + layer.res_fc(x).view(SIZE, 2, OUT)
+    plain = nn.GATConv(IN, OUT, 2)
+    plain.load_state_dict({**plain.state_dict(), "bias": layer.res_fc.bias.detach()})
+    for name in ("attn_l", "attn_r", "fc.weight"):
+        plain.get_parameter(name).data.copy_(layer.get_parameter(name))
+    shifted = each(g, x, attend) + layer.res_fc.bias.view(1, 2, OUT)
+    close(plain(g, x), shifted, x)
     close(layer(g, x), expected, x, layer.attn_l, layer.attn_r, layer.fc.weight)
     _, attention = layer(g, x, get_attention=True)
     assert attention.shape == (g.num_edges(), 2, 1)
@@ -215,11 +222,14 @@ def test_typed_graphs():
 def test_edges_and_gates(g, x):
     src, dst = g.edges()
     conv = nn.EdgeConv(IN, OUT)
-    messages = conv.theta(x[src] - x[dst]) + conv.phi(x[dst])
+    messages = conv.theta(x[dst] - x[src]) + conv.phi(x[dst])
     expected = torch.stack([messages[dst == node].max(0).values for node in range(SIZE)])
     close(conv(g, x), expected, x, conv.theta.weight, conv.theta.bias)
     normed = nn.EdgeConv(IN, OUT, batch_norm=True)
-    assert normed(g, x).shape == (SIZE, OUT)
+    messages = normed.theta(x[dst] - x[src]) + normed.phi(x[dst])
+    messages = F.batch_norm(messages, None, None, training=True)
+    expected = torch.stack([messages[dst == node].max(0).values for node in range(SIZE)])
+    close(normed(g, x), expected, x, normed.theta.weight)
     edge = torch.nn.Linear(2, IN * OUT)
     e = torch.randn(g.num_edges(), 2)
     for how in ("sum", "mean"):
@@ -374,3 +384,17 @@ def test_weights_of_one_basis():
         [sum(c * w for c, w in zip(row, layer.weight, strict=True)) for row in layer.w_comp]
     )
     close(layer(), expected, layer.weight, layer.w_comp)
+
+
+def test_parameters_have_the_names_that_dgl_gives_them():
+    names = lambda layer: set(layer.state_dict())
+    whole = {"attn_l", "attn_r", "fc.weight"}
+    assert names(nn.GATConv(IN, OUT, 2)) == whole | {"bias"}
+    assert names(nn.GATConv(2 * OUT, OUT, 2, residual=True)) == whole | {"bias"}
+    linear = whole | {"res_fc.weight", "res_fc.bias"}
+    assert names(nn.GATConv(IN, OUT, 2, residual=True)) == linear
+    assert names(nn.GATConv(IN, OUT, 2, residual=True, bias=False)) == linear - {"res_fc.bias"}
+    assert "res_fc.bias" in names(nn.GATv2Conv(IN, OUT, 2, residual=True))
+    triplet = nn.HeteroGraphConv({("x", "b", "y"): nn.GraphConv(2, 2, bias=False)})
+    assert names(triplet) == {"mods.('x', 'b', 'y').weight"}
+    assert names(nn.HeteroEmbedding({("x", "b", "y"): 3}, 2)) == {"embeds.('x', 'b', 'y').weight"}
