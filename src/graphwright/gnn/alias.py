@@ -20,8 +20,9 @@ from types import ModuleType
 
 _HOMES = {
     "base": "storage", "init": "storage", "convert": "graph",
-    "nn.conv": "nn", "nn.glob": "nn", "nn.hetero": "nn", "nn.softmax": "nn",
-    "nn.utils": "nn", "readout": "graph", "subgraph": "graph", "udf": "graph", "utils": "nn",
+    "nn.conv": "nn", "nn.factory": "nn", "nn.glob": "nn", "nn.hetero": "nn", "nn.linear": "nn",
+    "nn.link": "nn", "nn.softmax": "nn", "nn.utils": "nn", "readout": "graph",
+    "subgraph": "graph", "udf": "graph", "utils": "nn",
     "propagate": "sampling", "random": "sampling", "traversal": "sampling.traversal",
 }  # fmt: skip
 """Modules of DGL whose names are offered by another one here."""

@@ -14,7 +14,11 @@ from dgl.data import DGLDataset, CSVDataset, CoraGraphDataset, MiniGCDataset, Ka
 from dgl.data.utils import save_graphs, load_graphs, save_info, load_info, makedirs
 from dgl.dataloading import DataLoader, GraphDataLoader, NeighborSampler, MultiLayerFullNeighborSampler
 from dgl.dataloading.negative_sampler import Uniform
+from dgl.nn.pytorch.link import TransE
+from dgl.nn.pytorch.factory import KNNGraph
+from dgl.nn.pytorch.conv import EdgeGATConv
 import graphwright.gnn.dataloading
+assert TransE is dgl.nn.TransE and KNNGraph is dgl.nn.KNNGraph
 assert DataLoader is graphwright.gnn.dataloading.DataLoader
 g = KarateClubDataset(transform=T.Compose([T.AddSelfLoop()]))[0]
 assert isinstance(g, dgl.DGLGraph) and g.num_edges() == 190

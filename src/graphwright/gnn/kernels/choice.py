@@ -163,7 +163,8 @@ def _bag(relation: Relation, a: Tensor, a_end: str, weight: Tensor | None, out_e
         weight = weight.reshape(-1)
         if form.edge_ids is not None:
             weight = weight.index_select(0, form.edge_ids)
-    flat = a.reshape(len(a), -1).contiguous()  # strides of other tensors take it a slow way
+    flat = a.detach().reshape(len(a), -1)  # for gradients, it would make more than the sums
+    flat = flat.contiguous()  # strides of other tensors take it a slow way
     bags = torch.embedding_bag(flat, indices, form.indptr, False, 0, False, weight, True)
     return bags[0].reshape(-1, *a.shape[1:])
 

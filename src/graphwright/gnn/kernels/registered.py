@@ -119,7 +119,7 @@ def _relation(
     else:
         num_src, num_dst = (counts.get(a, counts.get(b, 0)) for a, b in ("uv", "vu"))
         made = Relation(num_src=num_src, num_dst=num_dst, made_coo=(src, dst))
-    gone = lambda _: _relations.pop(key, None)
+    gone = lambda _, kept=_relations: kept.pop(key, None)  # also while the interpreter ends
     _relations[key] = weakref.ref(src, gone), weakref.ref(dst, gone), versions, made
     while len(_relations) > _KEPT:
         _relations.popitem(last=False)

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from graphwright.gnn.kernels import choice, registered
-from graphwright.gnn.kernels.cpu import over_rows
+from graphwright.gnn.kernels.cpu import over_rows, prefetch
 from graphwright.gnn.kernels.fused import sum_messages
 from graphwright.gnn.storage import Relation
 from graphwright.tasks import reassociated, unowned
 
 U = np.uint64
+AHEAD = U(8)
+"""How many edges ahead scores are fetched: in the order of rows they lie anywhere."""
 
 
 def fused_softmax(relation: Relation, scores: Tensor) -> Tensor:
@@ -106,6 +108,10 @@ def _shift(start: Any, stop: Any, indptr: Any, edges: Any, wide: Any, x: Any, ou
     for row in range(start, stop):
         first, end = U(indptr[row]), U(indptr[row + U(1)])
         for p in range(first, end):
+            if p + AHEAD < len(edges):
+                ahead = U(edges[p + AHEAD]) * wide
+                prefetch(x, ahead)
+                prefetch(out, ahead)
             at = (U(edges[p]) if numbered else p) * wide
             for k in range(wide):
                 value = x[at + k]
@@ -125,6 +131,8 @@ def _normalise(start: Any, stop: Any, indptr: Any, edges: Any, wide: Any, out: A
         first, end = U(indptr[row]), U(indptr[row + U(1)])
         total[:] = 0
         for p in range(first, end):
+            if p + AHEAD < len(edges):
+                prefetch(out, U(edges[p + AHEAD]) * wide)
             at = (U(edges[p]) if numbered else p) * wide
             for k in range(wide):
                 total[k] += out[at + k]
@@ -148,6 +156,11 @@ def _differentiate(
         first, end = U(indptr[row]), U(indptr[row + U(1)])
         total[:] = 0
         for p in range(first, end):
+            if p + AHEAD < len(edges):
+                ahead = U(edges[p + AHEAD]) * wide
+                prefetch(y, ahead)
+                prefetch(grad, ahead)
+                prefetch(out, ahead)
             at = (U(edges[p]) if numbered else p) * wide
             for k in range(wide):
                 total[k] += y[at + k] * grad[at + k]

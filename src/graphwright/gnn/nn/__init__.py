@@ -9,17 +9,43 @@ from graphwright.gnn.nn.aggregation import (
     NNConv,
     SAGEConv,
 )
-from graphwright.gnn.nn.attention import DotGatConv, GATConv, GATv2Conv
+from graphwright.gnn.nn.attention import AGNNConv, DotGatConv, GATConv, GATv2Conv
 from graphwright.gnn.nn.convolution import (
     APPNPConv,
     ChebConv,
     EdgeWeightNorm,
+    GCN2Conv,
     GraphConv,
+    LabelPropagation,
     SGConv,
     TAGConv,
 )
+from graphwright.gnn.nn.dense import (
+    BiasedMHA,
+    DegreeEncoder,
+    DenseChebConv,
+    DenseGraphConv,
+    DenseSAGEConv,
+    GraphormerLayer,
+    KNNGraph,
+    PathEncoder,
+    RadiusGraph,
+    SegmentedKNNGraph,
+    SpatialEncoder,
+)
+from graphwright.gnn.nn.edge_features import (
+    AtomicConv,
+    CFConv,
+    EdgeGATConv,
+    EGATConv,
+    EGNNConv,
+    GatedGCNConv,
+    GMMConv,
+)
 from graphwright.gnn.nn.functional import edge_softmax
 from graphwright.gnn.nn.inputs import expand_as_pair
+from graphwright.gnn.nn.links import EdgePredictor, TransE, TransR
+from graphwright.gnn.nn.moments import PNAConv
 from graphwright.gnn.nn.pooling import (
     AvgPooling,
     GlobalAttentionPooling,
@@ -35,6 +61,8 @@ from graphwright.gnn.nn.relational import (
     HeteroEmbedding,
     HeteroGraphConv,
     HeteroLinear,
+    HGTConv,
     RelGraphConv,
     TypedLinear,
+    WeightBasis,
 )

@@ -171,10 +171,10 @@ class GINEConv(nn.Module):
 
 
 class EdgeConv(nn.Module):
-    """Dynamic graph convolution: the maximum over in-edges of theta(x_u - x_v) + phi(x_v).
+    """Dynamic graph convolution: the maximum over in-edges of theta(x_v - x_u) + phi(x_v).
 
-    theta is linear, so without batch normalisation the maximum is of theta(x_u) alone, and no
-    message is stored.
+    (DGL computes this difference, and documents the other one.) theta is linear, so without batch
+    normalisation the maximum is of -theta(x_u) alone, and no message is stored.
     """
 
     def __init__(
@@ -195,9 +195,8 @@ class EdgeConv(nn.Module):
         require_in_edges(g, self._allow_zero_in_degree)
         h_src, h_dst = expand_as_pair(feat, g)
         relation = g.relation()
-        moved = F.linear(h_src, self.theta.weight)
-        here = F.linear(h_dst, self.theta.weight)
-        own = self.phi(h_dst) + self.theta.bias - here
+        moved = F.linear(h_src, -self.theta.weight)
+        own = self.phi(h_dst) + self.theta(h_dst)
         if self.batch_norm:
             messages = gsddmm(relation, "add", (moved, "u"), (own, "v"))
             return gspmm(relation, "copy", "max", (self.bn(messages), "e"))

@@ -1,4 +1,4 @@
-"""Attention over in-edges: GAT, GATv2 and dot products, with several heads.
+"""Attention over in-edges: GAT, GATv2 and dot products with several heads, and AGNN.
 
 Scores are of size edges x heads; messages, edges x heads x features, are never stored.
 """
@@ -41,8 +41,9 @@ class GATConv(nn.Module):
         self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.feat_drop, self.attn_drop = nn.Dropout(feat_drop), nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
-        self.bias = zeros_if(bias, width)
-        self.res_fc = _residual(residual, dst_feats, width)
+        self.res_fc = _residual(residual, dst_feats, width, bias)
+        # A linear residual has the bias, as in DGL.
+        self.bias = zeros_if(bias and not isinstance(self.res_fc, nn.Linear), width)
         self.activation = activation
         self.reset_parameters()
 
@@ -58,6 +59,8 @@ class GATConv(nn.Module):
             nn.init.zeros_(self.bias)
         if isinstance(self.res_fc, nn.Linear):
             nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            if self.res_fc.bias is not None:
+                nn.init.zeros_(self.res_fc.bias)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
         """Whether nodes without in-edges are allowed."""
@@ -115,7 +118,7 @@ class GATv2Conv(nn.Module):
         self.attn = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.feat_drop, self.attn_drop = nn.Dropout(feat_drop), nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
-        self.res_fc = _residual(residual, dst_feats, width)
+        self.res_fc = _residual(residual, dst_feats, width, bias)
         self.activation = activation
         self.bias = bias
         self.reset_parameters()
@@ -130,6 +133,8 @@ class GATv2Conv(nn.Module):
             nn.init.zeros_(self.fc_dst.bias)
         if isinstance(self.res_fc, nn.Linear):
             nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            if self.res_fc.bias is not None:
+                nn.init.zeros_(self.res_fc.bias)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
         """Whether nodes without in-edges are allowed."""
@@ -185,7 +190,36 @@ class DotGatConv(nn.Module):
         return (out, attention) if get_attention else out
 
 
-def _residual(wanted: bool, size: int, width: int) -> nn.Module | None:
+class AGNNConv(nn.Module):
+    """Attention without weights: the softmax of beta times the cosine of both ends."""
+
+    beta: Tensor
+
+    def __init__(
+        self, init_beta: float = 1.0, learn_beta: bool = True, allow_zero_in_degree: bool = False
+    ) -> None:
+        super().__init__()
+        self._allow_zero_in_degree = allow_zero_in_degree
+        start = torch.tensor([float(init_beta)])
+        if learn_beta:
+            self.beta = nn.Parameter(start)
+        else:
+            self.register_buffer("beta", start)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes without in-edges are allowed."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(self, graph: DGLGraph, feat: Feature) -> Tensor:
+        require_in_edges(graph, self._allow_zero_in_degree)
+        relation = graph.relation()
+        h_src, h_dst = expand_as_pair(feat, graph)
+        directions = (F.normalize(h_src, dim=-1), "u"), (F.normalize(h_dst, dim=-1), "v")
+        attention = edge_softmax(relation, self.beta * gsddmm(relation, "dot", *directions))
+        return gspmm(relation, "mul", "sum", (h_src, "u"), (attention, "e"))
+
+
+def _residual(wanted: bool, size: int, width: int, bias: bool) -> nn.Module | None:
     if not wanted:
         return None
-    return nn.Identity() if size == width else nn.Linear(size, width, bias=False)
+    return nn.Identity() if size == width else nn.Linear(size, width, bias=bias)

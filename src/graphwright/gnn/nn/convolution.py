@@ -1,8 +1,9 @@
-"""Convolutions by the normalised adjacency matrix: GCN, SGC, TAGCN, ChebNet, APPNP."""
+"""Convolutions by the normalised adjacency matrix: GCN, SGC, TAGCN, ChebNet, APPNP, GCNII."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import log
 from typing import Any
 
 import torch
@@ -174,6 +175,99 @@ class APPNPConv(nn.Module):
             moved = propagate(relation, feat * from_src, weight) * to_dst
             feat = (1 - self._alpha) * moved + self._alpha * first
         return feat
+
+
+class GCN2Conv(nn.Module):
+    """Deep convolution (GCNII): ((1 - alpha) S x + alpha x0) ((1 - beta) I + beta W) + b.
+
+    S smooths, and beta = log(lambda / layer + 1). Without `project_initial_features` x0 has a
+    matrix of its own.
+    """
+
+    def __init__(
+        self, in_feats: int, layer: int, alpha: float = 0.1, lambda_: float = 1,
+        project_initial_features: bool = True, allow_zero_in_degree: bool = False,
+        bias: bool = True, activation: Activation = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._alpha, self._beta = alpha, log(lambda_ / layer + 1)
+        self._project_initial_features = project_initial_features
+        self._allow_zero_in_degree = allow_zero_in_degree
+        self.weight1 = nn.Parameter(torch.empty(in_feats, in_feats))
+        self.weight2: nn.Parameter | None = None
+        if not project_initial_features:
+            self.weight2 = nn.Parameter(torch.empty(in_feats, in_feats))
+        self.bias = zeros_if(bias, in_feats)
+        self._activation = activation
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew, and set the bias to zero."""
+        for weight in (self.weight1, self.weight2):
+            if weight is not None:
+                nn.init.normal_(weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Whether nodes without in-edges are allowed."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, feat_0: Tensor, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        require_in_edges(graph, self._allow_zero_in_degree)
+        if edge_weight is not None:
+            edge_weight = EdgeWeightNorm("both")(graph, edge_weight)
+        near = (1 - self._alpha) * smooth(graph, feat, 1, edge_weight)
+        first, beta = self._alpha * feat_0[: len(near)], self._beta
+        if self.weight2 is None:
+            out = torch.addmm(near + first, near + first, self.weight1, beta=1 - beta, alpha=beta)
+        else:
+            out = torch.addmm(near, near, self.weight1, beta=1 - beta, alpha=beta)
+            out = out + torch.addmm(first, first, self.weight2, beta=1 - beta, alpha=beta)
+        if self.bias is not None:
+            out = out + self.bias
+        return out if self._activation is None else self._activation(out)
+
+
+class LabelPropagation(nn.Module):
+    """Labels spread along edges: k times, y = alpha A y + (1 - alpha) y0; it has no weights.
+
+    A is normalised by both ends ("sym") or by destinations ("row"). Labels are class numbers, or a
+    row of zeros and ones for each node; those outside of `mask` are not looked at.
+    """
+
+    def __init__(
+        self, k: int, alpha: float, norm_type: str = "sym", clamp: bool = True,
+        normalize: bool = False, reset: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if norm_type not in ("sym", "row"):
+            raise DGLError(f'Expect norm_type to be "sym" or "row". Got {norm_type!r}.')
+        self.k, self.alpha, self.norm_type = k, alpha, norm_type
+        self.clamp, self.normalize, self.reset = clamp, normalize, reset
+
+    @torch.no_grad()
+    def forward(self, g: DGLGraph, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        if labels.dim() == 1 or labels.shape[1] == 1:
+            labels = F.one_hot(labels.reshape(-1).long())
+        known = labels.float()
+        start = known if mask is None else torch.where(mask.reshape(-1, 1), known, 0)
+        relation, y = g.relation(), start
+        for _ in range(self.k):
+            if self.norm_type == "sym":
+                y = y * degree_power(relation.out_degrees(), -0.5, y)
+            power = -0.5 if self.norm_type == "sym" else -1.0
+            y = propagate(relation, y) * degree_power(relation.in_degrees(), power, y)
+            y = self.alpha * y + (1 - self.alpha) * start
+            if self.clamp:
+                y = y.clamp(0, 1)
+            if self.normalize:
+                y = F.normalize(y, p=1)
+            if self.reset:
+                y = known if mask is None else torch.where(mask.reshape(-1, 1), known, y)
+        return y
 
 
 class TAGConv(nn.Module):

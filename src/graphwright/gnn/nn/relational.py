@@ -1,15 +1,15 @@
-"""Typed edges: R-GCN over one graph with numbered types, and a layer for each edge type."""
+"""Typed edges: R-GCN and HGT over one graph with numbered types, and a layer for each edge type."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphwright.gnn.graph import DGLGraph
-from graphwright.gnn.kernels import gather_mm, segment_mm
+from graphwright.gnn.kernels import edge_softmax, gather_mm, gsddmm, gspmm, segment_mm
 from graphwright.gnn.nn.convolution import propagate
 from graphwright.gnn.nn.inputs import zeros_if
 from graphwright.gnn.storage import DGLError, Relation
@@ -122,6 +122,97 @@ class RelGraphConv(nn.Module):
         if self.activation is not None:
             out = self.activation(out)
         return self.dropout(out)
+
+
+class WeightBasis(nn.Module):
+    """`num_outputs` weights of one shape, each a sum of the same `num_bases` ones."""
+
+    def __init__(self, shape: Sequence[int], num_bases: int, num_outputs: int) -> None:
+        super().__init__()
+        self.shape, self.num_bases, self.num_outputs = tuple(shape), num_bases, num_outputs
+        self.weight = nn.Parameter(torch.empty(num_bases, *shape))
+        self.w_comp = nn.Parameter(torch.empty(num_outputs, num_bases))
+        nn.init.xavier_uniform_(self.weight, gain=nn.init.calculate_gain("relu"))
+        nn.init.xavier_uniform_(self.w_comp, gain=nn.init.calculate_gain("relu"))
+
+    def forward(self) -> Tensor:
+        return torch.tensordot(self.w_comp, self.weight, 1)
+
+
+class HGTConv(nn.Module):
+    """Heterogeneous graph transformer: attention with matrices by types of nodes and of edges.
+
+    Keys and values are those of sources, times a matrix of the edge's type; so they are multiplied
+    once for each source and type, and scores and sums are those of one type after another.
+    """
+
+    def __init__(
+        self, in_size: int, head_size: int, num_heads: int, num_ntypes: int, num_etypes: int,
+        dropout: float = 0.2, use_norm: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.in_size, self.head_size, self.num_heads = in_size, head_size, num_heads
+        self.num_etypes, self.use_norm = num_etypes, use_norm
+        width = head_size * num_heads
+        self.linear_k = TypedLinear(in_size, width, num_ntypes)
+        self.linear_q = TypedLinear(in_size, width, num_ntypes)
+        self.linear_v = TypedLinear(in_size, width, num_ntypes)
+        self.linear_a = TypedLinear(width, width, num_ntypes)
+        by_type = lambda: TypedLinear(head_size, head_size, num_etypes)
+        self.relation_pri = nn.ParameterList(torch.ones(num_etypes) for _ in range(num_heads))
+        self.relation_att = nn.ModuleList(by_type() for _ in range(num_heads))
+        self.relation_msg = nn.ModuleList(by_type() for _ in range(num_heads))
+        self.skip = nn.Parameter(torch.ones(num_ntypes))
+        self.drop = nn.Dropout(dropout)
+        if use_norm:
+            self.norm = nn.LayerNorm(width)
+        self.residual_w: nn.Parameter | None = None
+        if in_size != width:
+            self.residual_w = nn.Parameter(torch.empty(in_size, width))
+            nn.init.xavier_uniform_(self.residual_w)
+
+    def forward(
+        self, g: DGLGraph, x: Tensor, ntype: Tensor, etype: Tensor, *, presorted: bool = False
+    ) -> Tensor:
+        if len(etype) != g.num_edges() or len(ntype) != len(x):
+            raise DGLError(
+                f"Expect one type for each of {len(x)} nodes and {g.num_edges()} edges. Got "
+                f"{len(ntype)} and {len(etype)}."
+            )
+        relation, heads = g.relation(), (-1, self.num_heads, self.head_size)
+        x_dst, type_dst = x[: relation.num_dst], ntype[: relation.num_dst]
+        typed = lambda layer, x, kinds: layer(x, kinds, presorted)
+        keys = relation.sources(typed(self.linear_k, x, ntype)).view(heads)
+        values = relation.sources(typed(self.linear_v, x, ntype)).view(heads)
+        queries = typed(self.linear_q, x_dst, type_dst).view(heads)
+        to_keys, to_values = _by_head(self.relation_att), _by_head(self.relation_msg)
+        priority = torch.stack(list(self.relation_pri)) / self.head_size**0.5  # heads x types
+        whole = relation.whole
+        groups = []
+        for kind in torch.unique(etype).tolist():
+            edges = (etype == kind).nonzero().reshape(-1)
+            groups.append((kind, edges, whole.take_edges(edges.to(whole.idtype))))
+        scores = queries.new_zeros(whole.num_edges, self.num_heads, 1)
+        for kind, edges, part in groups:
+            moved = torch.einsum("nhi,hio->nho", keys, to_keys[:, kind])
+            score = gsddmm(part, "dot", (moved, "u"), (queries, "v"))
+            scores = scores.index_copy(0, edges, score * priority[:, kind].view(1, -1, 1))
+        attention = edge_softmax(whole, scores)
+        out = torch.zeros_like(queries)
+        for kind, edges, part in groups:
+            moved = torch.einsum("nhi,hio->nho", values, to_values[:, kind])
+            out = out + gspmm(part, "mul", "sum", (moved, "u"), (attention[edges], "e"))
+        kept = self.skip[type_dst.long()].sigmoid().unsqueeze(-1)
+        made = self.drop(typed(self.linear_a, out.flatten(1), type_dst))
+        before = x_dst if self.residual_w is None else x_dst @ self.residual_w
+        made = made * kept + before * (1 - kept)
+        return self.norm(made) if self.use_norm else made
+
+
+def _by_head(layers: nn.ModuleList) -> Tensor:
+    """The matrices of all heads and types."""
+    matrices: Any = [layer.get_weight() for layer in layers]  # type: ignore[operator]
+    return torch.stack(matrices)
 
 
 def _into_touched(relation: Relation, edges: Tensor) -> tuple[Relation, Tensor]:
@@ -237,6 +328,6 @@ class HeteroEmbedding(nn.Module):
 
 
 def _key(etype: Any) -> str:
-    name = etype if isinstance(etype, str) else ":".join(etype)
+    name = str(etype)  # of a triplet as well: parameters have DGL's names
     name = name.replace(".", "_dot_")
     return f"{name}_" if hasattr(nn.ModuleDict, name) else name  # "to" is taken by torch

@@ -1,12 +1,14 @@
 """Layers against dense algebra, on a graph with parallel edges and loops, and as blocks."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 import graphwright.gnn as dgl
 from graphwright.gnn import nn
-from graphwright.gnn.storage import ZeroInDegree
+from graphwright.gnn.storage import DGLError, ZeroInDegree
 
 SIZE, IN, OUT = 7, 5, 3
 
@@ -99,7 +101,14 @@ def test_attention(g, x):
         score = (near * layer.attn_l).sum(-1) + (h[node] * layer.attn_r).sum(-1)
         return (F.leaky_relu(score, 0.2).softmax(0)[..., None] * near).sum(0)
 
-    expected = each(g, x, attend) + layer.res_fc(x).view(SIZE, 2, OUT) + layer.bias.view(1, 2, OUT)
+    torch.nn.init.normal_(layer.res_fc.bias)
+    expected = each(g, x, attend) + layer.res_fc(x).view(SIZE, 2, OUT)
+    plain = nn.GATConv(IN, OUT, 2)
+    plain.load_state_dict({**plain.state_dict(), "bias": layer.res_fc.bias.detach()})
+    for name in ("attn_l", "attn_r", "fc.weight"):
+        plain.get_parameter(name).data.copy_(layer.get_parameter(name))
+    shifted = each(g, x, attend) + layer.res_fc.bias.view(1, 2, OUT)
+    close(plain(g, x), shifted, x)
     close(layer(g, x), expected, x, layer.attn_l, layer.attn_r, layer.fc.weight)
     _, attention = layer(g, x, get_attention=True)
     assert attention.shape == (g.num_edges(), 2, 1)
@@ -213,11 +222,14 @@ def test_typed_graphs():
 def test_edges_and_gates(g, x):
     src, dst = g.edges()
     conv = nn.EdgeConv(IN, OUT)
-    messages = conv.theta(x[src] - x[dst]) + conv.phi(x[dst])
+    messages = conv.theta(x[dst] - x[src]) + conv.phi(x[dst])
     expected = torch.stack([messages[dst == node].max(0).values for node in range(SIZE)])
     close(conv(g, x), expected, x, conv.theta.weight, conv.theta.bias)
     normed = nn.EdgeConv(IN, OUT, batch_norm=True)
-    assert normed(g, x).shape == (SIZE, OUT)
+    messages = normed.theta(x[dst] - x[src]) + normed.phi(x[dst])
+    messages = F.batch_norm(messages, None, None, training=True)
+    expected = torch.stack([messages[dst == node].max(0).values for node in range(SIZE)])
+    close(normed(g, x), expected, x, normed.theta.weight)
     edge = torch.nn.Linear(2, IN * OUT)
     e = torch.randn(g.num_edges(), 2)
     for how in ("sum", "mean"):
@@ -271,3 +283,118 @@ def test_weight_norm_and_sequences(g, x):
     torch.testing.assert_close(g.adj(eweight_name="n").to_dense().T, expected)
     model = nn.Sequential(nn.GraphConv(IN, 4), nn.GraphConv(4, OUT))
     torch.testing.assert_close(model(g, x), model[1](g, model[0](g, x)))
+
+
+def test_cosine_attention(g, x):
+    layer = nn.AGNNConv(0.7)
+
+    def attend(node, near):
+        cosine = F.cosine_similarity(near, x[node][None])
+        return (layer.beta * cosine).softmax(0) @ near
+
+    close(layer(g, x), each(g, x, attend), x, layer.beta)
+    assert not list(nn.AGNNConv(learn_beta=False).parameters())
+
+
+def test_deep_convolution(g, x):
+    first, weight = torch.randn(SIZE, IN), torch.rand(g.num_edges())
+    a = adjacency(g)
+    root = a.sum(1).pow(-0.5)
+    beta = math.log(1.5 / 3 + 1)
+    shared = nn.GCN2Conv(IN, 3, 0.2, 1.5)
+    blend = 0.8 * root[:, None] * a * root @ x + 0.2 * first
+    expected = (1 - beta) * blend + beta * blend @ shared.weight1 + shared.bias
+    close(shared(g, x, first), expected, x, shared.weight1)
+    own = nn.GCN2Conv(IN, 3, 0.2, 1.5, project_initial_features=False, activation=torch.tanh)
+    near = 0.8 * root[:, None] * a * root @ x
+    expected = (1 - beta) * blend + beta * (near @ own.weight1 + 0.2 * first @ own.weight2)
+    close(own(g, x, first), torch.tanh(expected + own.bias), x, own.weight2)
+    g.edata["w"] = weight
+    heavy = g.adj(eweight_name="w").to_dense().T
+    heavy = heavy / heavy.sum(1, keepdim=True).sqrt() / heavy.sum(0).sqrt()
+    blend = 0.8 * heavy @ x + 0.2 * first
+    expected = (1 - beta) * blend + beta * blend @ shared.weight1 + shared.bias
+    close(shared(g, x, first, edge_weight=weight), expected, x)
+
+
+@pytest.mark.parametrize("norm", ["sym", "row"])
+def test_labels_spread_from_known_nodes(g, norm):
+    a = adjacency(g)
+    into, out = a.sum(1, keepdim=True), a.sum(0).clamp(min=1)
+    step = a / into if norm == "row" else a / into.sqrt() / out.sqrt()
+    labels, known = torch.tensor([2, 0, 1, 1, 0, 2, 1]), torch.arange(SIZE) % 2 == 0
+    exact = F.one_hot(labels).float()
+    start = exact * known[:, None]
+    y = z = start
+    for _ in range(3):
+        y = (0.7 * step @ y + 0.3 * start).clamp(0, 1)
+        z = F.normalize(0.7 * step @ z + 0.3 * start, p=1)
+        z = torch.where(known[:, None], exact, z)
+    close(nn.LabelPropagation(3, 0.7, norm)(g, labels, known), y)
+    strict = nn.LabelPropagation(3, 0.7, norm, clamp=False, normalize=True, reset=True)
+    close(strict(g, labels[:, None], known), z)
+    close(
+        nn.LabelPropagation(1, 0.7, norm)(g, exact.long()),
+        (0.7 * step @ exact + 0.3 * exact).clamp(0, 1),
+    )
+    with pytest.raises(DGLError, match="Got 'both'"):
+        nn.LabelPropagation(1, 0.5, "both")
+
+
+@pytest.mark.parametrize("out", [2, OUT])
+def test_heterogeneous_transformer(g, x, out):
+    x = x[:, :4].detach().requires_grad_()
+    ntype, etype = torch.tensor([0, 1, 0, 1, 1, 0, 1]), torch.arange(g.num_edges()) % 3
+    layer = nn.HGTConv(4, out, 2, 2, 3, use_norm=True).eval()
+    for parameter in layer.relation_pri:
+        torch.nn.init.normal_(parameter)
+    typed = lambda linear, x: torch.stack(
+        [row @ linear.W[t] for row, t in zip(x, ntype, strict=True)]
+    )
+    k, q, v = (
+        typed(linear, x).view(SIZE, 2, out)
+        for linear in (layer.linear_k, layer.linear_q, layer.linear_v)
+    )
+    src, dst = g.edges()
+    near = []
+    for node in range(SIZE):
+        heads = []
+        for h in range(2):
+            into = (dst == node).nonzero()[:, 0].tolist()
+            score = torch.stack([
+                k[src[e], h] @ layer.relation_att[h].W[etype[e]] @ q[node, h]
+                * layer.relation_pri[h][etype[e]] / out**0.5
+                for e in into
+            ]).softmax(0)  # fmt: skip
+            message = torch.stack([v[src[e], h] @ layer.relation_msg[h].W[etype[e]] for e in into])
+            heads.append(score @ message)
+        near.append(torch.cat(heads))
+    kept = layer.skip[ntype].sigmoid()[:, None]
+    before = x if layer.residual_w is None else x @ layer.residual_w
+    expected = layer.norm(typed(layer.linear_a, torch.stack(near)) * kept + before * (1 - kept))
+    inputs = x, layer.relation_att[1].W, layer.relation_pri[0], layer.linear_v.W, layer.skip
+    close(layer(g, x, ntype, etype), expected, *inputs)
+    with pytest.raises(DGLError, match=r"7 nodes and 27 edges\. Got 6 and 27"):
+        layer(g, x, ntype[:-1], etype)
+
+
+def test_weights_of_one_basis():
+    layer = nn.WeightBasis((3, 4), 2, 5)
+    expected = torch.stack(
+        [sum(c * w for c, w in zip(row, layer.weight, strict=True)) for row in layer.w_comp]
+    )
+    close(layer(), expected, layer.weight, layer.w_comp)
+
+
+def test_parameters_have_the_names_that_dgl_gives_them():
+    names = lambda layer: set(layer.state_dict())
+    whole = {"attn_l", "attn_r", "fc.weight"}
+    assert names(nn.GATConv(IN, OUT, 2)) == whole | {"bias"}
+    assert names(nn.GATConv(2 * OUT, OUT, 2, residual=True)) == whole | {"bias"}
+    linear = whole | {"res_fc.weight", "res_fc.bias"}
+    assert names(nn.GATConv(IN, OUT, 2, residual=True)) == linear
+    assert names(nn.GATConv(IN, OUT, 2, residual=True, bias=False)) == linear - {"res_fc.bias"}
+    assert "res_fc.bias" in names(nn.GATv2Conv(IN, OUT, 2, residual=True))
+    triplet = nn.HeteroGraphConv({("x", "b", "y"): nn.GraphConv(2, 2, bias=False)})
+    assert names(triplet) == {"mods.('x', 'b', 'y').weight"}
+    assert names(nn.HeteroEmbedding({("x", "b", "y"): 3}, 2)) == {"embeds.('x', 'b', 'y').weight"}
