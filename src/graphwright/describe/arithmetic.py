@@ -8,8 +8,9 @@
     elementwise   everything else: memory bounds it
 
 The rate of a product goes by the dtype of its factors: a logsumexp in float32 beside queries, keys
-and values in bfloat16 does not slow them down, and int8 multiplies at its own rate. A product is aligned where the rows of what it reads
-and writes begin at multiples of 16 bytes, which is what matrix units load at once.
+and values in bfloat16 does not slow them down, and int8 multiplies at its own rate. A product is
+aligned where the rows of what it reads and writes begin at multiples of 16 bytes, which is what
+matrix units load at once.
 """
 
 from __future__ import annotations
