@@ -10,14 +10,15 @@ from graphwright import zoo
 from graphwright.errors import InvalidMeasurement
 from graphwright.machine import Store, cluster, hosts, save
 from graphwright.run import measure_joined
-from graphwright.simulate.communication import load_tables, signature
+from graphwright.simulate.communication import load_handling, load_tables, signature
 from limits import HANG
 
 REASON = why_not()
 needs_hosts = pytest.mark.skipif(REASON is not None, reason=f"no two hosts here: {REASON}")
 
 SCRIPT = """
-import sys
+import os, sys
+from pathlib import Path
 from graphwright.machine import Store, load
 from graphwright.run.links.collectives import GroupLinks
 from graphwright.run.measure.links import measure_links, world_groups
@@ -26,6 +27,9 @@ from graphwright.run.processes import world
 on = load(sys.argv[1])
 sizes = (2**10, 2**20)
 measure_links(on, world(), GroupLinks(world_groups(on)), store=Store(sys.argv[2]), sizes=sizes, repeats=1, sweeps=1)
+threads = [t for t in Path("/proc/self/task").iterdir() if "gloo" in (t / "comm").read_text()]
+assert threads and all(os.sched_getscheduler(int(t.name)) == os.SCHED_BATCH for t in threads)
+assert os.sched_getscheduler(0) != os.SCHED_BATCH
 """
 
 
@@ -41,6 +45,8 @@ def test_links_are_measured_and_training_is_exact(tmp_path):
         said = made.torchrun(["-m", "graphwright", "run", "lenet", "--small", "--plan", str(tmp_path / "plan.json"), "--check", "--json"], seconds=HANG)  # fmt: skip
     gathered = load_tables(Store(store), on)["all_gather", signature((2, 1), 1)]
     assert gathered.time(2**20) > 2**19 / 12.5e6 * 0.7  # half of it goes over the wire
+    each, per_byte = load_handling(Store(store), on)
+    assert 1e-5 < each < 0.1 and 0 <= per_byte < 1e-6
     check = json.loads(said[said.index("{") :])["check"]
     assert check["agrees"] and check["dtype"] == "float64"
     assert max(check["differences"].values()) < 1e-10

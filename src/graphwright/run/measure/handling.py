@@ -28,7 +28,7 @@ from graphwright.run.program import Pending
 
 SIDE = 192
 """Products of this size are computed: a tenth of a millisecond each, so that ends do not matter."""
-BLOCKS, ROUNDS = 5, 3
+BLOCKS, ROUNDS = 3, 3
 """Rounds are timed in blocks, of which those count in which other programs had no core."""
 LEAST = 2e-3
 """Computing lasts so many seconds at least."""

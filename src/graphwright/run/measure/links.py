@@ -153,7 +153,7 @@ def _small_and_large(
     group: tuple[int, ...], cluster: Cluster, here: World, links: Transport, largest: int
 ) -> list[tuple[tuple[Begin, float], tuple[Begin, float]]]:
     """A small and a large sum and gather, each with the bytes that a rank receives."""
-    count, large = len(group), max(2 * SIZES[0], min(SMALL, largest))
+    count, large = len(group), max(2 * SIZES[0], min(SMALL, largest) // 2)
 
     def of(kind: Kind, nbytes: int) -> tuple[Begin, float]:
         received = kind.phases * (count - 1) / count * nbytes
