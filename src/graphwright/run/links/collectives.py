@@ -28,7 +28,6 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from graphwright.plans import Collective, Exchange, Together, transfers
-from graphwright.run.links.background import give_way
 from graphwright.run.links.connect import connect_neighbours
 from graphwright.run.links.messages import (
     Parcels,
@@ -70,8 +69,6 @@ class GroupLinks:
         if not self.batched:
             refuse_strangers()
         self.near = None if self.batched else connect_neighbours(self.groups)
-        if not self.batched and self.near is None:
-            give_way()
 
     def leave(self) -> None:
         """Let neighbours that wait for this rank know that it does not go on."""
