@@ -10,7 +10,7 @@ from graphwright import zoo
 from graphwright.errors import InvalidMeasurement
 from graphwright.machine import Store, cluster, hosts, save
 from graphwright.run import measure_joined
-from graphwright.simulate.communication import load_tables, signature
+from graphwright.simulate.communication import load_handling, load_tables, signature
 from limits import HANG
 
 REASON = why_not()
@@ -41,6 +41,8 @@ def test_links_are_measured_and_training_is_exact(tmp_path):
         said = made.torchrun(["-m", "graphwright", "run", "lenet", "--small", "--plan", str(tmp_path / "plan.json"), "--check", "--json"], seconds=HANG)  # fmt: skip
     gathered = load_tables(Store(store), on)["all_gather", signature((2, 1), 1)]
     assert gathered.time(2**20) > 2**19 / 12.5e6 * 0.7  # half of it goes over the wire
+    each, per_byte = load_handling(Store(store), on)
+    assert 1e-5 < each < 0.1 and 0 <= per_byte < 1e-6
     check = json.loads(said[said.index("{") :])["check"]
     assert check["agrees"] and check["dtype"] == "float64"
     assert max(check["differences"].values()) < 1e-10

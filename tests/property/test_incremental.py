@@ -1,11 +1,12 @@
 """Changing strategies, or which copies are kept, one by one gives, to the picosecond, what building and timing the whole anew gives."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
-from graphwright.machine import PICOSECONDS
+from graphwright.machine import PICOSECONDS, Cluster
 from graphwright.plans import make_plan
 from graphwright.simulate import CostModel, Incremental
 from graphwright.simulate.engine import schedule
@@ -44,9 +45,20 @@ def same_times(run: Incremental, tasks) -> None:
     assert found == dict(zip(tasks.key.tolist(), zip(*columns, strict=True), strict=True))
 
 
+def any_cluster(rng: Random, most: int) -> Cluster:
+    """Devices that only compute, or also see to transfers beside, or instead of, computing."""
+    on, times = random_cluster(rng, most), [0.0, 2e-6, 3e-4]
+    extra = {
+        kind: {"handling": rng.choice(times), "handling_bandwidth": rng.choice([None, 2e9])}
+        | ({"overlaps": False} if rng.random() < 0.2 else {})
+        for kind in sorted(on.kinds(), key=lambda kind: kind.name)
+    }
+    return replace(on, devices=tuple(replace(d, **extra[d]) for d in on.devices))
+
+
 def change_often(graph, seed: int, num_changes: int, *, most: int = 8) -> None:
     rng = Random(seed)
-    cluster, costs = random_cluster(rng, most), CostModel(measured=False)
+    cluster, costs = any_cluster(rng, most), CostModel(measured=False)
     plan = any_plan(rng, graph, cluster)
     run = Incremental(graph, plan, costs)
     other = Expansion(GraphFacts(graph), plan, costs)

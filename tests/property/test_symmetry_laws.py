@@ -1,6 +1,7 @@
 """One node of a cluster stands for all exactly where it may: figures are those of every device."""
 
 import sys
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -18,6 +19,9 @@ from random_plans import any_keep, any_plan, any_strategy, random_graph, two_pas
 from reshardings import Formulas, random_cluster
 
 DEVICE = Device(name="gpu", memory=10**9, rates={"float32": 1e9}, bandwidth=1e9, launch=0.0)
+
+HANDLES = replace(DEVICE, handling=2e-6, handling_bandwidth=2e9)
+"""Transfers take some of its own time."""
 
 
 def even_cluster(rng, device=DEVICE):
@@ -39,9 +43,9 @@ def even_cluster(rng, device=DEVICE):
     return Cluster(name="even", levels=levels, devices=(device,) * number)
 
 
-def even_plan(rng):
+def even_plan(rng, device=DEVICE):
     """A plan in which all parts are equal, on all devices."""
-    graph, on = two_pass_graph(rng, size=24), even_cluster(rng)
+    graph, on = two_pass_graph(rng, size=24), even_cluster(rng, device)
     x = Expansion(GraphFacts(graph), make_plan(graph, on, {}), Formulas())
     drawn = {node.name: any_strategy(rng, x, node) for node in graph.nodes}
     strategies = {name: s for name, s in drawn.items() if s.mesh is None}
@@ -65,9 +69,9 @@ def check(graph, plan):
     return times_once(simulator, plan)
 
 
-@given(st.integers(0, 2**32))
-def test_figures_of_even_plans_are_those_of_all_devices(seed):
-    check(*even_plan(Random(seed)))
+@given(st.integers(0, 2**32), st.sampled_from([DEVICE, HANDLES]))
+def test_figures_of_even_plans_are_those_of_all_devices(seed, device):
+    check(*even_plan(Random(seed), device))
 
 
 @given(st.integers(0, 2**32))
@@ -77,8 +81,9 @@ def test_figures_of_any_plan_are_those_of_all_devices(seed):
     check(graph, any_plan(rng, graph, random_cluster(rng, 8)))
 
 
-def test_many_even_plans_are_timed_once():
-    assert sum(check(*even_plan(Random(seed))) for seed in range(40)) >= 15
+@pytest.mark.parametrize("device", [DEVICE, HANDLES])
+def test_many_even_plans_are_timed_once(device):
+    assert sum(check(*even_plan(Random(seed), device)) for seed in range(40)) >= 15
 
 
 @pytest.mark.parametrize(("on", "period"), [("dgx-h100:4", 8), ("v100-2x8", 8), ("dgx-h100", 1)])

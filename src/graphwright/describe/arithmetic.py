@@ -8,8 +8,9 @@
     elementwise   everything else: memory bounds it
 
 The rate of a product goes by the dtype of its factors: a logsumexp in float32 beside queries, keys
-and values in bfloat16 does not slow them down. A product is aligned where the rows of what it reads
-and writes begin at multiples of 16 bytes, which is what matrix units load at once.
+and values in bfloat16 does not slow them down, and int8 multiplies at its own rate. A product is
+aligned where the rows of what it reads and writes begin at multiples of 16 bytes, which is what
+matrix units load at once.
 """
 
 from __future__ import annotations
@@ -60,8 +61,16 @@ def arithmetic(op: str, attrs: Mapping[str, Attr], types: Types) -> Arithmetic:
     multiplied = tuple(types.inputs[n] for n in factors if n < len(types.inputs))
     if kind in PRODUCTS:
         aligned = kind != "product" or all(map(_is_aligned, (*multiplied, *types.outputs)))
-        return Arithmetic(kind, widest(multiplied), aligned)
+        return Arithmetic(kind, _multiplied_in(multiplied), aligned)
     return Arithmetic(kind, widest(types.inputs, types.outputs))
+
+
+def _multiplied_in(factors: tuple[TensorType | None, ...]) -> str:
+    """The dtype whose rate a product has: its widest float, the widest integer of integers."""
+    given = [type.dtype for type in factors if type is not None]
+    if not given or any(map(_is_float, given)):
+        return widest(factors)
+    return max(given, key=DTYPE_BYTES.__getitem__)
 
 
 def widest(*groups: tuple[TensorType | None, ...]) -> str:

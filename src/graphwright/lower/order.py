@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from graphwright.plans import KINDS, TaskGraph, transfers
+from graphwright.plans import HANDLING, KINDS, TaskGraph, transfers
 from graphwright.simulate import Schedule
 from graphwright.tasks import Block, BlockName, Blocks, Copy
 
@@ -99,7 +99,10 @@ def find_waits(blocks: Blocks, tasks: TaskGraph, schedule: Schedule, small: floa
         early &= (tasks.kind == KINDS.index(transfers.AllReduce.name)) | (tasks.nbytes <= small)
     np.maximum.at(begins, action_of, np.where(early, schedule.ready, schedule.start))
     ends = np.zeros(count, dtype=np.int64)
-    np.maximum.at(ends, action_of, schedule.end)
+    carries = tasks.kind != KINDS.index(
+        HANDLING
+    )  # what it takes of devices keeps no reader waiting
+    np.maximum.at(ends, action_of, np.where(carries, schedule.end, 0))
     key = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(key, action_of, tasks.key)
     before = np.repeat(action_of, np.diff(tasks.succ_ptr))

@@ -291,7 +291,9 @@ def _content_hash(cluster: Cluster) -> str:
         (d.name, d.memory, sorted(d.rates.items()), d.bandwidth, d.launch, n,
          *(() if d.overlaps else ("alone",)),
          *((str(d.efficiency),) if d.efficiency else ()),
-         *((("spread", d.spread),) if d.spread else ()))
+         *((("spread", d.spread),) if d.spread else ()),
+         *((("handling", d.handling),) if d.handling else ()),
+         *((("handling_bandwidth", d.handling_bandwidth),) if d.handling_bandwidth else ()))
         for d, n in runs_of(cluster.devices)
     ]  # fmt: skip
     levels = [

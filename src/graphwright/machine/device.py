@@ -24,6 +24,9 @@ _FALLBACK = {
     "complex32": ("float16", 0.25),  # a complex product is four real products
     "complex64": ("float32", 0.25),
     "complex128": ("float64", 0.25),
+    "uint8": ("int8", 1.0),
+    "qint8": ("int8", 1.0),
+    "quint8": ("int8", 1.0),
     "int64": ("int32", 0.5),
     "uint64": ("int32", 0.5),
     "float8_e4m3fn": ("float16", 1.0),
@@ -41,6 +44,9 @@ class Device:
     `memory` is in bytes, `bandwidth` that of its memory in bytes/s, `launch` the fixed cost of a
     kernel in seconds. `rates` are operations/s by dtype (a multiply-add counts two); float32 is
     required. `overlaps`: it computes while it sends and receives, as GPUs do and CPUs do not.
+    `handling` is what each transfer takes of its own time, in seconds, even if it overlaps, and
+    `handling_bandwidth` the bytes/s that it receives if it does nothing else, None without limit:
+    a CPU passes on what a network brings, a GPU's links do that by themselves.
     `efficiency` is what kernels reach of rates and bandwidth (see `machine.efficiency`). `spread`
     is how far the slowest of several such devices is behind one of them: all others wait for it.
     """
@@ -53,6 +59,8 @@ class Device:
     overlaps: bool = True
     efficiency: Efficiency = FrozenDict()  # noqa: RUF009
     spread: float = 0.0
+    handling: float = 0.0
+    handling_bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "device name")
@@ -80,6 +88,16 @@ class Device:
         if spread > 1:
             raise InvalidCluster(f"{place}: spread: {spread:g} is more than 1: twice as slow")
         object.__setattr__(self, "spread", spread)
+        handling = check_figure(self.handling, f"{place}: handling", zero=True)
+        object.__setattr__(self, "handling", handling)
+        if self.handling_bandwidth is not None:
+            bandwidth = check_figure(self.handling_bandwidth, f"{place}: handling_bandwidth")
+            object.__setattr__(self, "handling_bandwidth", bandwidth)
+
+    def handles(self, nbytes: float) -> float:
+        """Seconds of its own time that a transfer takes by which it receives so many bytes."""
+        rate = self.handling_bandwidth
+        return self.handling + (0.0 if rate is None else nbytes / rate)
 
     def rate(self, dtype: str) -> float:
         """Operations/s for a dtype: its own rate, or an estimate from a similar dtype."""

@@ -7,6 +7,8 @@
     memory = "80GB"
     bandwidth = "3.35TB/s"
     launch = "4us"                          # overlaps = false: cannot compute while communicating
+    handling = "150us"                      # optional: of its own time, for each transfer, and
+    handling_bandwidth = "1.5GB/s"          # for the bytes that it receives
     [device.rates]
     float32 = "67T"
     [device.efficiency]                     # optional: see `machine.efficiency`
@@ -66,6 +68,8 @@ _DEVICE_KEYS = (
     "rates",
     "efficiency",
     "spread",
+    "handling",
+    "handling_bandwidth",
 )
 PRICE = "price_per_device_hour"
 DEVICES = "devices"
@@ -298,6 +302,12 @@ def _device(table: _Table) -> Device:
             if "efficiency" in table.data
             else FrozenDict(),
             spread=check_figure(table.data.get("spread", 0.0), table.at("spread"), zero=True),
+            handling=table.figure("handling", "time", zero=True)
+            if "handling" in table.data
+            else 0.0,
+            handling_bandwidth=table.figure("handling_bandwidth", "bandwidth")
+            if "handling_bandwidth" in table.data
+            else None,
         )
     except InvalidCluster as error:
         if str(error).startswith(table.file):
@@ -328,6 +338,9 @@ def to_toml(cluster: Cluster) -> str:
         lines += _figures(device, ("bandwidth", "bandwidth"), ("launch", "time"))
         lines += [] if device.overlaps else ["overlaps = false"]
         lines += [f"spread = {device.spread!r}"] if device.spread else []
+        lines += _figures(device, ("handling", "time")) if device.handling else []
+        if device.handling_bandwidth is not None:
+            lines += _figures(device, ("handling_bandwidth", "bandwidth"))
         lines += ["", "[device.rates]"]
         lines += [
             f"{name} = {format_quantity(rate, 'rate')}" for name, rate in device.rates.items()

@@ -98,4 +98,4 @@ from graphwright.plans.strategy import (
     on_one,
     parse_choice,
 )
-from graphwright.plans.taskgraph import CATEGORIES, KINDS, SWAPS, Ints, TaskGraph, Values
+from graphwright.plans.taskgraph import CATEGORIES, HANDLING, KINDS, SWAPS, Ints, TaskGraph, Values

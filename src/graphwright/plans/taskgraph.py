@@ -2,6 +2,7 @@
 
     compute tasks      one per operator and device, on the device
     transfers          one per message or collective, on every link that it occupies
+    handling           what a transfer takes of a device meanwhile, where it takes any
     edges              ordering alone: a task starts after all of its predecessors
 
 Tasks are numbered in the order of their keys, which is topological. All is arrays, as graphs of ten
@@ -21,8 +22,10 @@ from graphwright.plans.transfers import TRANSFERS
 SWAPS = ("swap_out", "swap_in")
 """Copies to host memory and back."""
 
-KINDS = ("compute", *(kind.name for kind in TRANSFERS), *SWAPS)
-"""What a task does; all but the first are transfers."""
+HANDLING = "handling"
+
+KINDS = ("compute", *(kind.name for kind in TRANSFERS), *SWAPS, HANDLING)
+"""What a task does; all but the first are transfers, or belong to one."""
 
 CATEGORIES = ("parameter", "gradient", "optimizer_state", "activation", "communication")
 """What memory is held for."""

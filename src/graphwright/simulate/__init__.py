@@ -10,7 +10,7 @@ from typing import Any
 
 from graphwright.simulate.api import Simulator, check_compiled, simulate
 from graphwright.simulate.calibration import CALM, Calibration, MeasuredCall, Skipped, quartiles
-from graphwright.simulate.communication import record_collectives
+from graphwright.simulate.communication import record_collectives, record_handling
 from graphwright.simulate.costs import (
     AssumedRate,
     CostModel,

@@ -117,6 +117,38 @@ def _tables(measured: Mapping[CollectiveKey, Measurement]) -> dict[tuple[str, st
     }
 
 
+def load_handling(store: Store, cluster: Cluster) -> tuple[float, float] | None:
+    """What transfers were measured to take of a device of a cluster: seconds for each, and for each
+    byte that it receives; None if that was not measured."""
+    text = store.load_note(_handling_note(cluster))
+    if text is None:
+        return None
+    try:
+        each, per_byte = (float(word) for word in text.split())
+    except ValueError:
+        each = per_byte = -1.0
+    return _checked(each, per_byte, f"{store.path}: handling on {cluster.name}")
+
+
+def record_handling(store: Store, cluster: Cluster, each: float, per_byte: float) -> None:
+    """Keep what transfers take of a device of a cluster."""
+    each, per_byte = _checked(each, per_byte, f"handling on {cluster.name}")
+    store.put_note(_handling_note(cluster), f"{each!r} {per_byte!r}")
+
+
+def _handling_note(cluster: Cluster) -> str:
+    return f"handling on {cluster.hash}, 1"
+
+
+def _checked(each: float, per_byte: float, where: str) -> tuple[float, float]:
+    if not all(isfinite(value) and value >= 0 for value in (each, per_byte)):
+        raise InvalidMeasurement(
+            f"{where}: {each!r} s for a transfer and {per_byte!r} s for a byte are no measurement; "
+            "measure again with `graphwright calibrate --cluster`"
+        )
+    return each, per_byte
+
+
 def record_collectives(
     store: Store,
     cluster: Cluster,

@@ -38,7 +38,14 @@ from numpy.typing import NDArray
 from graphwright.describe import PRODUCTS, Arithmetic, Types, arithmetic, cost
 from graphwright.ir import CONSTANT_OP, Attr, Attrs, TensorType
 from graphwright.machine import Cluster, Device, Measurement, Store, preset_computes
-from graphwright.simulate.communication import Table, analytic, load_tables, signature
+from graphwright.plans import transfers
+from graphwright.simulate.communication import (
+    Table,
+    analytic,
+    load_handling,
+    load_tables,
+    signature,
+)
 from graphwright.tasks import ALONE, EAGER, Fused, Fusion, Traffic
 
 Floats = NDArray[np.float64] | float
@@ -89,6 +96,7 @@ class CostModel:
         self._work: dict[Key, Work] = {}
         self._assumed: set[tuple[str, str]] = set()
         self._measurements: dict[str, Mapping[tuple[str, str, str], Measurement]] = {}
+        self._handling: dict[Cluster, tuple[float, float] | None] = {}
         self._tables: dict[int, tuple[Cluster, Mapping[tuple[str, str], Table]]] = {}
 
     @cached_property
@@ -172,6 +180,18 @@ class CostModel:
         known = self._by_device.setdefault(device, {})
         self._by_identity[id(device)] = (device, known)  # kept, so that the identity stays its own
         return known
+
+    def handle(
+        self, kind: transfers.TransferKind, nbytes: float, device: Device, cluster: Cluster
+    ) -> float:
+        """Seconds of its own time that a device takes for a transfer by which it gets `nbytes`."""
+        if self._measured and cluster not in self._handling:
+            self._handling[cluster] = load_handling(self._open(), cluster)
+        measured = self._handling.get(cluster)
+        if measured is None:
+            return device.handles(nbytes)
+        each, per_byte = measured
+        return each + per_byte * nbytes
 
     def _seconds(self, key: Key, attrs: Mapping[str, Attr], device: Device) -> float:
         seconds = self._roofline(key, attrs, device)

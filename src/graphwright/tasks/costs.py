@@ -53,6 +53,31 @@ class Costs(Protocol):
         ...
 
 
+class HandlingCosts(Costs, Protocol):
+    """Costs that know what transfers take of the devices at their ends."""
+
+    def handle(
+        self, kind: transfers.TransferKind, nbytes: float, device: Device, cluster: Cluster
+    ) -> float:
+        """Seconds of its own time that a device takes for a transfer by which it gets `nbytes`."""
+        ...
+
+
+def handling_of(
+    costs: Costs, kind: transfers.TransferKind, nbytes: float, device: Device, cluster: Cluster
+) -> float:
+    """What a cost model says of it, else the device's own figures."""
+    handle = getattr(costs, "handle", None)
+    if handle is None:
+        return device.handles(nbytes)
+    return float(handle(kind, nbytes, device, cluster))
+
+
+def handles(costs: Costs, device: Device, cluster: Cluster) -> bool:
+    """Whether transfers take some of a device's own time, though it computes meanwhile."""
+    return device.overlaps and handling_of(costs, transfers.Send(), 1.0, device, cluster) > 0
+
+
 class FusedCosts(Costs, Protocol):
     """Costs of kernels that may be several operators."""
 
@@ -82,9 +107,10 @@ BUCKET_BYTES = 4 << 20
 
 
 class Pooled:
-    """Costs of gradients where devices do not overlap: a small sum takes its share of a bucket.
+    """Costs of gradients where devices have to see to transfers: a small sum takes its share of a
+    bucket.
 
-    Where devices overlap, computing hides what starting many sums takes.
+    Elsewhere computing hides what starting many sums takes.
     """
 
     def __init__(self, costs: Costs) -> None:
@@ -111,6 +137,15 @@ class Pooled:
             floor=times * traffic.floor,
         )
         return self.costs.communicate(bucket) / times
+
+    def handle(
+        self, kind: transfers.TransferKind, nbytes: float, device: Device, cluster: Cluster
+    ) -> float:
+        """Seconds of its own time that a device takes for a transfer by which it gets `nbytes`."""
+        times = 1
+        if isinstance(kind, transfers.AllReduce) and 0 < nbytes <= BUCKET_BYTES // 2:
+            times = int(BUCKET_BYTES // nbytes)
+        return handling_of(self.costs, kind, times * nbytes, device, cluster) / times
 
 
 def formulas_of(costs: Costs) -> Costs:

@@ -5,6 +5,9 @@
     gives    (target place, task)      the device has what it needs when the task is done
     keeps    (source, target place)    ... or had some of it before
 
+Where the transfers of a hop take some of a device's own time, there is a task on that device beside
+them: it waits for the same, and nobody waits for it, but while it runs the device computes nothing.
+
 Places are those of devices in the mesh of the source and of the target. Each hop but the in-place
 ones makes a new buffer on every device that it gives something to, and there are copies while a
 transfer is under way (`staging`).
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -23,13 +27,14 @@ from numpy.typing import NDArray
 from graphwright.errors import InvalidCluster
 from graphwright.ir import TensorType
 from graphwright.machine import PICOSECONDS
-from graphwright.plans import Mesh, Sharding, device_array, local_bytes, transfers
+from graphwright.plans import HANDLING, KINDS, Mesh, Sharding, device_array, local_bytes, transfers
 from graphwright.tasks.resharding import Hop, PricedHop, Transfer
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 EXTERNAL = -1
 _NUMBER = {kind: number for number, kind in enumerate(transfers.TRANSFERS, start=1)}
+_HANDLING = KINDS.index(HANDLING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,8 +87,10 @@ class Movement(Tasks):
     _works_on: tuple[Ints, Ints] | None = field(default=None, init=False, repr=False)
 
     def reads_from(self) -> tuple[Ints, Ints]:
-        """(device, task that reads what is there)."""
-        return self.source_device[self.reads[0]], self.reads[1]
+        """(device, transfer that reads what is there)."""
+        places, tasks = self.reads
+        transfers = self.kind[tasks] != _HANDLING
+        return self.source_device[places[transfers]], tasks[transfers]
 
     def works_on(self) -> tuple[Ints, Ints]:
         """(device, task that reads or writes there), worked out once."""
@@ -164,6 +171,7 @@ class _Layout:
         self.holds = np.full(self.size, EXTERNAL, dtype=np.int32)
         self.kinds: list[int] = []
         self.durations: list[int] = []
+        self.on_device: list[int] = []
         self.nbytes: list[int] = []
         self.links: list[Ints] = []
         self.loads: list[Longs] = []
@@ -198,7 +206,7 @@ class _Layout:
             hops=tuple(hops),
             kind=np.array(self.kinds, dtype=np.uint8),
             duration=np.array(self.durations, dtype=np.int64),
-            device=np.full(len(self.durations), -1, dtype=np.int32),
+            device=np.array(self.on_device, dtype=np.int32),
             nbytes=np.array(self.nbytes, dtype=np.int64),
             resource_ptr=np.cumsum([0, *counts], dtype=np.int64),
             resource=_flat(self.links, np.int32),
@@ -222,17 +230,13 @@ class _Layout:
         readers = _pairs([t.reads for t in made], numbers)
         givers = _pairs([t.gives for t in made], numbers)
         for transfer in made:
-            self.kinds.append(_NUMBER[transfer.kind])
-            self.durations.append(picoseconds(transfer.seconds))
-            self.nbytes.append(transfer.nbytes)
-            self.links.append(transfer.links)
-            self.loads.append(transfer.loads)
-        tasks, waiting = join_on_device(self.ready, readers)
-        inside = tasks != EXTERNAL
-        self.pairs["edges"].append((tasks[inside], waiting[inside]))
+            self._add(
+                _NUMBER[transfer.kind], picoseconds(transfer.seconds), -1, transfer.nbytes,
+                transfer.links, transfer.loads,
+            )  # fmt: skip
+        self._wait(readers)
+        self._handle(made)
         devices = readers[0]
-        from_outside = self._among(devices, self.ready[0][self.ready[1] == EXTERNAL])
-        self.pairs["reads"].append((devices[from_outside], readers[1][from_outside]))
         held = self.holds[devices]
         buffered = held != EXTERNAL
         self.pairs["uses"].append((held[buffered], readers[1][buffered]))
@@ -240,6 +244,41 @@ class _Layout:
         self._settle(priced, givers)
         for number, transfer in zip(numbers, made, strict=True):
             self._stage(number, transfer)
+
+    def _add(
+        self, kind: int, duration: int, device: int, nbytes: int, resources: Ints, loads: Longs
+    ) -> None:
+        self.kinds.append(kind)
+        self.durations.append(duration)
+        self.on_device.append(device)
+        self.nbytes.append(nbytes)
+        self.links.append(resources)
+        self.loads.append(loads)
+
+    def _wait(self, readers: tuple[Ints, Ints]) -> None:
+        """Let tasks begin once what they read is on those devices."""
+        tasks, waiting = join_on_device(self.ready, readers)
+        inside = tasks != EXTERNAL
+        self.pairs["edges"].append((tasks[inside], waiting[inside]))
+        from_outside = self._among(readers[0], self.ready[0][self.ready[1] == EXTERNAL])
+        self.pairs["reads"].append((readers[0][from_outside], readers[1][from_outside]))
+
+    def _handle(self, made: tuple[Transfer, ...]) -> None:
+        """What a hop's transfers take of each device; it begins when the last of them could."""
+        of: dict[int, list[tuple[Ints, float]]] = {}
+        for transfer in made:
+            for device, seconds in zip(
+                transfer.handlers.tolist(), transfer.handled.tolist(), strict=True
+            ):
+                of.setdefault(device, []).append((transfer.reads, seconds))
+        for device in sorted(of):
+            reads, seconds_each = zip(*of[device], strict=True)
+            duration, number = picoseconds(fsum(seconds_each)), len(self.durations)
+            if duration:
+                on = np.array([device], dtype=np.int32)
+                self._add(_HANDLING, duration, device, 0, on, np.zeros(1, np.int64))
+                needed = np.unique(np.concatenate(reads)).astype(np.int32)
+                self._wait(_pairs([needed], range(number, number + 1)))
 
     def _among(self, devices: Ints, some: Ints) -> NDArray[np.bool_]:
         """Which devices are among some."""

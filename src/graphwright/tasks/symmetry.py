@@ -153,7 +153,7 @@ class SymmetricTemplates(Templates):
             ),
             kind=m.kind[first],
             duration=m.duration[first],
-            device=m.device[first],
+            device=np.where(m.device < 0, -1, _taken(self.class_of, m.device))[first],
             nbytes=m.nbytes[first] * sizes,
             resource_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
             resource=resource,
@@ -233,14 +233,16 @@ class SymmetricTemplates(Templates):
         hops = [hop for hop in m.hops if hop.first < hop.end]
         task = np.searchsorted([hop.end for hop in hops], np.arange(m.num_tasks), side="right")
         owner = np.repeat(np.arange(m.num_tasks), np.diff(m.resource_ptr))
+        carries = m.device[owner] < 0  # the others would occupy a device for the whole hop
+        owner, resources, load = owner[carries], m.resource[carries], m.load[carries]
         width = len(self.resource_class)
-        each, at = np.unique(task[owner] * width + m.resource, return_inverse=True)
+        each, at = np.unique(task[owner] * width + resources, return_inverse=True)
         busy = np.zeros((2, len(each)), np.int64)  # picoseconds and bytes of a hop on a resource
         np.add.at(busy[0], at, m.duration[owner])
-        np.add.at(busy[1], at, m.load)
+        np.add.at(busy[1], at, load)
         hop, resource = np.divmod(each, width)
         duration = np.zeros(len(hops), np.int64)
-        np.maximum.at(duration, task, m.duration)
+        np.maximum.at(duration, task, np.where(m.device < 0, m.duration, 0))
         np.maximum.at(duration, hop, busy[0])
         served = _distinct(hop, self.resource_class[resource])
         load = np.zeros(len(served), np.int64)

@@ -13,7 +13,7 @@ from graphwright.describe import PartCall
 from graphwright.ir import CONSTANT_OP, TensorType
 from graphwright.machine import Cluster, Device
 from graphwright.plans import Mesh, Sharding, device_array, local_bytes
-from graphwright.tasks.costs import Costs, Pooled, fuses
+from graphwright.tasks.costs import Costs, Pooled, fuses, handles
 from graphwright.tasks.fusion import ALONE, Fused
 from graphwright.tasks.movement import (
     Ints,
@@ -32,9 +32,9 @@ class Templates:
 
     def __init__(self, cluster: Cluster, costs: Costs) -> None:
         self.cluster, self.costs = cluster, costs
-        alone = any(not device.overlaps for device in cluster.devices)
-        self.pooled = Pooled(costs) if alone else costs
         kinds = list(dict.fromkeys(cluster.devices))
+        busy = any(not kind.overlaps or handles(costs, kind, cluster) for kind in kinds)
+        self.pooled = Pooled(costs) if busy else costs
         self.kinds = kinds
         self.kind_of = np.array([kinds.index(d) for d in cluster.devices], dtype=np.int64)
         self.num_devices, self.resource_names = cluster.num_devices, cluster.resources

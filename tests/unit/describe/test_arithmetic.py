@@ -55,6 +55,17 @@ def test_rows_of_products_are_aligned_at_16_bytes(words, dtype, aligned):
     assert arithmetic("aten.mm", {}, call).aligned
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_integers_are_multiplied_at_their_own_rate(dtype):
+    found = arithmetic("aten.mm", {}, call((16, 16), (16, 16), out=[(16, 16)], dtype=dtype))
+    assert (found.kind, found.dtype) == ("product", dtype)
+
+
+def test_a_float_among_factors_sets_the_rate():
+    left, right = TensorType((16, 16), "int8"), TensorType((16, 16), "bfloat16")
+    assert arithmetic("aten.mm", {}, CallTypes((left, right), (right,))).dtype == "bfloat16"
+
+
 def test_a_saved_logsumexp_does_not_set_the_dtype():
     one = TensorType((1, 2, 8, 4), "bfloat16")
     lse = TensorType((1, 2, 8), "float32")

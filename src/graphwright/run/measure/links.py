@@ -7,7 +7,8 @@
     sweeps                four, of which the second least counts: slow moments of a shared machine
                           last longer than the repetitions
 
-To each is added what a transfer waits for in the midst of computing (`strain`).
+To each is added what a transfer waits for in the midst of computing (`strain`). Where devices
+compute while they communicate, what that takes of their cores is measured as well (`handling`).
 
 What is timed is what runs: the same code as in a program, with its copies before and after, each
 time after some computing, which leaves caches cold, as in a step. Copies depend on the dim (parts
@@ -42,10 +43,11 @@ from graphwright.plans import (
     whole_mesh,
 )
 from graphwright.run.links import name_machine
+from graphwright.run.measure.handling import Begin, measure_handling
 from graphwright.run.measure.strain import Strain, measure_strain, save_strain
 from graphwright.run.processes import World, gather_results, launch, world
 from graphwright.run.program import Pending, Transport, keep_freed_memory
-from graphwright.simulate import record_collectives
+from graphwright.simulate import record_collectives, record_handling
 from graphwright.tasks import Hop, groups_of, rings
 
 SIZES = tuple(2**n for n in range(10, 25, 2))
@@ -74,10 +76,14 @@ class LinkTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTimes:
-    """What transfers take, and by how much a step is longer than its parts."""
+    """What transfers take, and by how much a step is longer than its parts.
+
+    `handling` is what transfers take of a device that overlaps: seconds for each and for each byte.
+    """
 
     times: tuple[LinkTime, ...]
     strain: Strain
+    handling: tuple[float, float] | None = None
 
 
 def axes_of(cluster: Cluster) -> Iterator[tuple[int, ...]]:
@@ -126,16 +132,35 @@ def measure_links(
         if all(each and each[0] < LONG_TRANSFER for each in smaller):
             times[case].append(_time(cluster, here, links, *case, repeats, one_clock, matrix))
     cases = [case for case in cases if times[case]]
-    strain = Strain()
+    strain, handling = Strain(), None
     if here.device.type == "cpu":  # GPUs compute while they wait
         everyone = group_of(whole_mesh(cluster), range(len(cluster.axes)), here.rank)
         strain = measure_strain(here, _small_sum(everyone, cluster, here, links))
+        if here.size > 1 and all(device.overlaps for device in cluster.devices):
+            begins = _small_and_large(everyone, cluster, here, links, max(sizes))
+            handling = measure_handling(here, begins)
     named = make_monotone([_named(cluster, *case, median_low(times[case])) for case in cases])
     named = [replace(time, seconds=time.seconds + strain.delay) for time in named]
     if here.rank == 0 and store is not None:
         store_times(cluster, named, store)
         save_strain(store, cluster, strain)
-    return LinkTimes(times=tuple(named), strain=strain)
+        if handling is not None:
+            record_handling(store, cluster, *handling)
+    return LinkTimes(times=tuple(named), strain=strain, handling=handling)
+
+
+def _small_and_large(
+    group: tuple[int, ...], cluster: Cluster, here: World, links: Transport, largest: int
+) -> list[tuple[tuple[Begin, float], tuple[Begin, float]]]:
+    """A small and a large sum and gather, each with the bytes that a rank receives."""
+    count, large = len(group), max(2 * SIZES[0], min(SMALL, largest) // 2)
+
+    def of(kind: Kind, nbytes: int) -> tuple[Begin, float]:
+        received = kind.phases * (count - 1) / count * nbytes
+        return _prepare(kind, 0, group, cluster, here, links, nbytes), received
+
+    kinds: tuple[Kind, ...] = (transfers.AllReduce(), transfers.AllGather())
+    return [(of(kind, SIZES[0]), of(kind, large)) for kind in kinds]
 
 
 def _small_sum(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from graphwright.ir import Phase, format_bytes, write_atomically
 from graphwright.machine import PICOSECONDS
-from graphwright.plans import CATEGORIES, KINDS, format_seconds, time_unit, transfers
+from graphwright.plans import CATEGORIES, HANDLING, KINDS, format_seconds, time_unit, transfers
 from graphwright.simulate.timeline.summary import words
 from graphwright.simulate.timeline.trace import check_devices
 
@@ -49,6 +49,7 @@ COLOURS = {
     **{kind.name: kind.colour for kind in transfers.TRANSFERS},
     "swap_out": "#8c6bb1",
     "swap_in": "#2a9d8f",
+    HANDLING: "#6c757d",
     "parameter": "#264653",
     "gradient": "#e07a5f",
     "optimizer_state": "#81b29a",

@@ -5,7 +5,7 @@ of.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +38,8 @@ class Transfer:
     """One task on links: it reads what `reads` hold, and gives `gives` what they need.
 
     `loads` are the bytes on each of the `links`. Meanwhile there are copies of `staged` bytes on
-    devices `stages`.
+    devices `stages`, and each of the devices `handlers` is kept from computing for `handled`
+    seconds.
     """
 
     kind: transfers.TransferKind
@@ -50,6 +51,8 @@ class Transfer:
     seconds: float
     stages: NDArray[np.int32]
     staged: NDArray[np.int64]
+    handlers: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    handled: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graphwright.ir import TensorType
 from graphwright.machine import Cluster
 from graphwright.plans import Sharding, boxes, device_array, local_bytes, transfers
-from graphwright.tasks.costs import Costs, Traffic
+from graphwright.tasks.costs import Costs, Traffic, handles, handling_of
 from graphwright.tasks.resharding.fetching import fetch
 from graphwright.tasks.resharding.hops import Hop, PricedHop, Transfer, changed_axes
 from graphwright.tasks.resharding.staging import (
@@ -86,11 +86,23 @@ class _Messages:
 _NOBODY: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
-@lru_cache(maxsize=64)
-def _without_overlap(cluster: Cluster) -> NDArray[np.bool_] | None:
-    """For every device whether it moves data instead of computing; None where none does."""
-    alone = np.array([not device.overlaps for device in cluster.devices])
-    return alone if alone.any() else None
+Busy = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+_BUSY: WeakKeyDictionary[Costs, dict[Cluster, Busy | None]] = WeakKeyDictionary()
+
+
+def _busy_devices(cluster: Cluster, costs: Costs) -> Busy | None:
+    """For every device whether it moves data instead of computing, and whether it overlaps both but
+    takes time for it; None where none does either."""
+    try:
+        known = _BUSY.setdefault(costs, {})
+    except TypeError:  # it can't be referred to weakly, or has no hash
+        known = {}
+    if cluster not in known:
+        handle = {kind: handles(costs, kind, cluster) for kind in cluster.kinds()}
+        alone = np.array([not device.overlaps for device in cluster.devices])
+        handling = np.array([handle[device] for device in cluster.devices])
+        known[cluster] = (alone, handling) if (alone | handling).any() else None
+    return known[cluster]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,18 +223,45 @@ class Pricer:
         return region_bytes(common_regions(a, b), self.type)
 
     def _occupying(self, made: Iterable[Transfer]) -> tuple[Transfer, ...]:
-        """The same, each with those of its devices that do not compute meanwhile."""
-        alone = _without_overlap(self.cluster)
-        if alone is None:
+        """The same, each with those of its devices that do not compute meanwhile, or not all the
+        time."""
+        busy = _busy_devices(self.cluster, self.costs)
+        if busy is None:
             return tuple(made)
+        alone, handling = busy
         occupying = []
         for transfer in made:
-            devices = np.union1d(transfer.reads, transfer.gives)
-            held = devices[alone[devices]].astype(np.int32)
+            devices = np.union1d(transfer.reads, transfer.gives).astype(np.int32)
+            held, handlers = devices[alone[devices]], devices[handling[devices]]
             links = np.concatenate([held, transfer.links])
             loads = np.concatenate([np.zeros(len(held), dtype=np.int64), transfer.loads])
-            occupying.append(replace(transfer, links=links, loads=loads))
+            handled = self._handled(transfer, handlers)
+            occupying.append(
+                replace(transfer, links=links, loads=loads, handlers=handlers, handled=handled)
+            )
         return tuple(occupying)
+
+    def _handled(self, transfer: Transfer, handlers: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Seconds that each device takes for a transfer; who receives, receives as much as others.
+
+        A transfer by which nothing moves takes none.
+        """
+        each = transfer.nbytes / max(1, len(transfer.gives))
+        receives = np.isin(handlers, transfer.gives)
+        if not transfer.nbytes:
+            return np.zeros(len(handlers))
+        return np.array(
+            [
+                handling_of(
+                    self.costs,
+                    transfer.kind,
+                    each if gets else 0.0,
+                    self.cluster.devices[device],
+                    self.cluster,
+                )
+                for device, gets in zip(handlers.tolist(), receives.tolist(), strict=True)
+            ]
+        )
 
     # -- exchanges --------------------------------------------------------------------------------
 

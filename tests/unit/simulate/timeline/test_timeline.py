@@ -9,7 +9,7 @@ import pytest
 
 import timelines
 from graphwright.errors import GraphFileError
-from graphwright.plans import KINDS, SWAPS, TaskGraph, format_seconds
+from graphwright.plans import HANDLING, KINDS, SWAPS, TaskGraph, format_seconds
 from graphwright.simulate import caption
 from task_graphs import make_task_graph, random_task_graph
 
@@ -165,7 +165,9 @@ def test_other_suffixes_are_refused(small, tmp_path):
 
 def test_all_kinds_of_transfer_are_counted():
     timeline = timelines.large(8, 24)
-    assert list(timeline.transfer_time) == [kind for kind in KINDS[1:] if kind not in SWAPS]
+    assert list(timeline.transfer_time) == [
+        kind for kind in KINDS[1:] if kind not in (*SWAPS, HANDLING)
+    ]
     assert sum(timeline.critical_time.values()) == pytest.approx(timeline.makespan)
 
 
