@@ -47,7 +47,10 @@ def _of_ufunc(function: Callable[..., Any]) -> Kernel:
     return lambda x, attrs, functions: function(*x)
 
 
-KERNELS.update({op: _of_ufunc(getattr(np, name)) for name, (op, _) in ELEMENTWISE.items()})
+UFUNCS: dict[str, Callable[..., Any]] = {
+    op: getattr(np, name) for name, (op, _) in ELEMENTWISE.items()
+}
+KERNELS.update({op: _of_ufunc(function) for op, function in UFUNCS.items()})
 
 
 # -- one function for many -------------------------------------------------------------------------
