@@ -56,3 +56,39 @@ def test_a_long_run_takes_the_memory_of_a_few_boxes():
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2 * x.nbytes + (1 << 21)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions_of_what_a_run_makes_are_part_of_it(axis, keepdims, monkeypatch):
+    monkeypatch.setattr(blocking, "BLOCK_ELEMENTS", 1000)
+
+    def reduced(xp, x):
+        y = x * 2 - 1
+        how = {"axis": axis, "keepdims": keepdims}
+        small, large = xp.min(y, **how), xp.max(y + x, **how)
+        either = xp.any(y > 3, **how) | xp.all(y < 9, **how)
+        return (
+            small
+            + xp.sum(y * y, **how) * large
+            + xp.where(either, 1.0, 2.0)
+            + xp.prod(y / y, **how)
+        )
+
+    x = np.random.default_rng(0).normal(size=(40, 33, 150))
+    np.testing.assert_allclose(run_tiled(reduced(ga, ga.asarray(x)), 1), reduced(np, x), rtol=1e-12)
+
+
+def test_what_reads_a_reduction_waits_for_all_of_it():
+    x = np.random.default_rng(0).normal(size=(400_000, 1))
+    given = ga.asarray(x)
+    doubled = given * 2
+    made = doubled - ga.sum(doubled, axis=1, keepdims=True) + ga.max(doubled, axis=0, keepdims=True)
+    expected = x * 2 - x * 2 + (x * 2).max(axis=0, keepdims=True)
+    np.testing.assert_allclose(run_tiled(made, 1), expected, rtol=1e-12)
+
+
+def test_nan_reaches_the_extremes_of_all_boxes():
+    x = np.zeros(400_000)
+    x[300_000] = np.nan
+    assert np.isnan(run_tiled(ga.max(ga.asarray(x) + 1), 1))

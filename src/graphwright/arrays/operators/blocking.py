@@ -1,10 +1,12 @@
 """Runs of element-wise calls, block by block: temporaries stay in the cache and take no memory.
 
-    t = x * x;  u = t + y;  v = sqrt(u)      box by box: t, u and v of some thousand elements
+    t = x * x;  u = t + y;  v = sum(u, 0)    box by box: t and u of some thousand elements, which
+                                             are added to what v is so far
 
 NumPy would write each temporary to memory and read it again, and ask the system for pages that it
 gives back at once; what is slow about an element-wise program is that, not its arithmetic. So boxes
-are small enough for their temporaries to stay in the cache, and their memory is used again.
+are small enough for their temporaries to stay in the cache, and their memory is used again. A
+reduction of what a run makes is part of it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphwright.arrays.operators.functions import ELEMENTWISE, Functions, find_function
-from graphwright.arrays.operators.kernels import UFUNCS, run_kernel
+from graphwright.arrays.operators.kernels import REDUCTIONS, UFUNCS, run_kernel
 from graphwright.plans import Call, Ref, SegmentStep
 
 Block = NDArray[Any]
@@ -36,16 +38,39 @@ _OPERATORS = {op for op, _ in ELEMENTWISE.values()} | {"aten._to_copy"}
 def runs(steps: Sequence[SegmentStep]) -> Iterator[list[SegmentStep]]:
     """Steps in their order: those of a run together, each other one by itself."""
     run: list[SegmentStep] = []
+    made: set[int] = set()
+    reduced: set[int] = set()
     for step in steps:
-        if run and not (_is_elementwise(step) and _shape(step) == _shape(run[0])):
+        if run and _is_reduction(step, made):
+            run.append(step)
+            reduced.update(step.outputs)  # type: ignore[union-attr]
+            continue
+        if run and not (
+            _is_elementwise(step)
+            and _shape(step) == _shape(run[0])
+            and reduced.isdisjoint(_values_read(step))
+        ):
             yield run
-            run = []
+            run, made, reduced = [], set(), set()
         if _is_elementwise(step):
             run.append(step)
+            made.update(step.outputs)  # type: ignore[union-attr]
         else:
             yield [step]
     if run:
         yield run
+
+
+def _values_read(step: SegmentStep) -> list[int]:
+    return [o.value for o in step.inputs if o is not None] if isinstance(step, Call) else []
+
+
+def _is_reduction(step: SegmentStep, made: Collection[int]) -> bool:
+    """Whether a step reduces a whole value of a run."""
+    if not isinstance(step, Call) or step.rows or step.op not in REDUCTIONS:
+        return False
+    (given,) = step.inputs
+    return given is not None and given.region is None and given.value in made
 
 
 def _is_elementwise(step: SegmentStep) -> bool:
@@ -78,6 +103,24 @@ class _Prepared:
     into: Callable[..., object] | None
     frees: tuple[Ref, ...] = ()
 
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dims that a reduction reduces."""
+        return tuple(self.call.attrs["dim"]) if self.call.op in REDUCTIONS else ()  # type: ignore[arg-type]
+
+    def reduced(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the result, with a 1 for each dim that is reduced."""
+        return tuple(1 if d in self.dims else size for d, size in enumerate(shape))
+
+    def reduce(self, block: Block, box: tuple[slice, ...], result: Block) -> None:
+        """Join what a box reduces to with what is there from those before it."""
+        function = REDUCTIONS[self.call.op]
+        terms = function.reduce(block, axis=self.dims, dtype=result.dtype, keepdims=True)
+        place = tuple(slice(0, 1) if d in self.dims else part for d, part in enumerate(box))
+        if any(box[d].start for d in self.dims):
+            terms = function(result[place], terms)
+        result[place] = terms
+
 
 def run_in_blocks(
     run: Sequence[SegmentStep],
@@ -96,7 +139,11 @@ def run_in_blocks(
     spare: dict[object, list[Block]] = defaultdict(list)
     with np.errstate(all="ignore"):
         dtypes = _dtypes(calls, blocks, shape, functions)
-        results = {ref: np.empty(shape, dtypes[ref]) for ref in kept}
+        results = {
+            one.makes: np.empty(one.reduced(shape), dtypes[one.makes])
+            for one in calls
+            if one.makes in kept
+        }
         for box in _boxes(shape):
             size = tuple(part.stop - part.start for part in box)
             local: dict[Ref, Block] = {}
@@ -105,20 +152,27 @@ def run_in_blocks(
                 given = [
                     local[r] if r in local else _part(blocks[r], shape, box) for r in one.reads
                 ]
-                if one.into is None:
+                if one.dims:
+                    if ref in results:
+                        one.reduce(given[0], box, results[ref])
+                elif one.into is None:
                     (local[ref],) = run_kernel(one.call.op, given, one.call.attrs, functions)
                     if ref in results:
                         results[ref][box] = local[ref]
-                    continue
-                if ref in results:
-                    local[ref] = results[ref][box]
                 else:
-                    left = spare[dtype, size]
-                    local[ref] = left.pop() if left else np.empty(size, dtype)
-                one.into(*given, out=local[ref])
+                    if ref in results:
+                        local[ref] = results[ref][box]
+                    else:
+                        left = spare[dtype, size]
+                        local[ref] = left.pop() if left else np.empty(size, dtype)
+                    one.into(*given, out=local[ref])
                 for read in one.frees:
                     spare[dtypes[read], size].append(local.pop(read))
-    return results
+    return {
+        one.makes: results[one.makes].reshape(_shape(one.call)) if one.dims else results[one.makes]
+        for one in calls
+        if one.makes in results
+    }
 
 
 def _dtypes(
@@ -152,7 +206,7 @@ def _prepare(
     last = {ref: number for number, one in enumerate(prepared) for ref in one.reads}
     own = {one.makes for one in prepared if one.into is not None} - set(kept)
     for one in prepared:
-        if one.into is None:  # it may return a view of what it reads
+        if one.into is None and not one.dims:  # it may return a view of what it reads
             own.difference_update(one.reads)
     return [
         replace(one, frees=tuple(ref for ref in set(one.reads) & own if last[ref] == number))
