@@ -133,7 +133,7 @@ def _view(
 ) -> _Join | None:
     """If `node` gives one of `read` another shape: how that is made from what the node makes."""
     inner, like = node.inputs[0] if node.inputs else None, node.name
-    if node.op != "aten.view" or inner not in read:
+    if node.op != "aten.view" or inner is None or inner not in read:
         return None
     type = graph.tensors[inner].type
     view = Composite("aten.view", (like,), Attrs({"size": type.shape}), (inner,), (type,), "")

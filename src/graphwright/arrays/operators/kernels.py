@@ -47,7 +47,10 @@ def _of_ufunc(function: Callable[..., Any]) -> Kernel:
     return lambda x, attrs, functions: function(*x)
 
 
-KERNELS.update({op: _of_ufunc(getattr(np, name)) for name, (op, _) in ELEMENTWISE.items()})
+UFUNCS: dict[str, Callable[..., Any]] = {
+    op: getattr(np, name) for name, (op, _) in ELEMENTWISE.items()
+}
+KERNELS.update({op: _of_ufunc(function) for op, function in UFUNCS.items()})
 
 
 # -- one function for many -------------------------------------------------------------------------
@@ -97,23 +100,26 @@ def _fold(x: Sequence[Block], attrs: Attrs, functions: Functions) -> Any:
 # -- reductions and scans --------------------------------------------------------------------------
 
 
-def _of_reduction(function: Callable[..., Any]) -> Kernel:
+REDUCTIONS: dict[str, np.ufunc] = {
+    "aten.sum.dim_IntList": np.add,
+    "aten.prod.dim_int": np.multiply,
+    "aten.amax": np.maximum,
+    "aten.amin": np.minimum,
+    "aten.any.dims": np.logical_or,
+    "aten.all.dims": np.logical_and,
+}
+
+
+def _of_reduction(function: np.ufunc) -> Kernel:
     def kernel(x: Sequence[Block], attrs: Attrs, functions: Functions) -> Any:
-        return function(x[0], axis=tuple(attrs["dim"]), keepdims=attrs["keepdim"])
+        dtype = x[0].dtype if function in (np.add, np.multiply) else None
+        dims = tuple(attrs["dim"])
+        return function.reduce(x[0], axis=dims, dtype=dtype, keepdims=attrs["keepdim"])
 
     return kernel
 
 
-KERNELS.update(
-    {
-        "aten.sum.dim_IntList": _of_reduction(lambda x, **how: np.sum(x, dtype=x.dtype, **how)),
-        "aten.prod.dim_int": _of_reduction(lambda x, **how: np.prod(x, dtype=x.dtype, **how)),
-        "aten.amax": _of_reduction(np.max),
-        "aten.amin": _of_reduction(np.min),
-        "aten.any.dims": _of_reduction(np.any),
-        "aten.all.dims": _of_reduction(np.all),
-    }
-)
+KERNELS.update({op: _of_reduction(function) for op, function in REDUCTIONS.items()})
 
 
 @_kernel("aten.argmax")

@@ -16,7 +16,8 @@ def explain(*arrays: Array) -> str:
     """The plan for arrays, line by line: tilings, and bytes that workers receive from others.
 
     A tiling has an entry for each prime factor of the number of workers: S0 splits dim 0, R repeats
-    the whole, P(sum) has terms that are still to be added up.
+    the whole, P(sum) has terms that are still to be added up. "One worker" holds all of an array if
+    it computes the program alone.
     """
     outputs = [asarray(x)._output for x in arrays]
     if all(output.value is not None for output in outputs):
@@ -41,4 +42,7 @@ def explain(*arrays: Array) -> str:
 
 def _where(how: PlannedProgram, name: str) -> tuple[str, str]:
     received = how.received.get(name, 0)
-    return str(how.tilings[name]), format_bytes(received) if received else ""
+    tiling = how.tilings[name]
+    return str(tiling) if tiling.placements else "one worker", format_bytes(
+        received
+    ) if received else ""

@@ -25,6 +25,7 @@ from graphwright.arrays.errors import ArrayError, ClusterLost
 from graphwright.arrays.evaluate import SETTINGS
 from graphwright.arrays.expression import Expression, Output, Value, needed
 from graphwright.arrays.operators import run_segment, take_item
+from graphwright.arrays.running.alone import is_faster_alone
 from graphwright.arrays.running.program import ArrayProgram, PlannedProgram, as_graph, plan_program
 from graphwright.ir import TensorType
 from graphwright.machine import num_cores
@@ -168,16 +169,39 @@ def planned(outputs: Sequence[Output]) -> tuple[ArrayProgram, PlannedProgram]:
 def _plan(
     workers: pool.Workers, outputs: Sequence[Output], order: Sequence[Expression]
 ) -> tuple[ArrayProgram, PlannedProgram, dict[str, Held | NDArray[Any]]]:
-    """A program, how it is planned, and where its inputs are.
+    """A program, how it is planned, and where its inputs are: on all workers with the fewest bytes
+    between them, or on one, if that is faster."""
+    program = as_graph(outputs, order)
+    values: dict[str, Value] = {name: output.value for name, output in program.inputs.items()}
+    on_workers = [value for value in values.values() if isinstance(value, Held)]
+    on_one = [held for held in on_workers if _is_uneven(held) and held.futures.keys() == {0}]
+    shared = _plan_shared(workers, program, outputs, order)
+    received = sum(shared[1].received.values())
+    gathered = sum(held.type.nbytes for held in on_one)
+    if (
+        len(on_one) < len(on_workers)
+        or _workers.memory is not None
+        or not is_faster_alone(program.graph, received, gathered, len(workers))
+    ):
+        program, how, given = shared
+        return program, how, {n: gather([v])[0] if _is_uneven(v) else v for n, v in given.items()}
+    return program, plan_program(program.graph, 1, {}), values
+
+
+def _plan_shared(
+    workers: pool.Workers,
+    program: ArrayProgram,
+    outputs: Sequence[Output],
+    order: Sequence[Expression],
+) -> tuple[ArrayProgram, PlannedProgram, dict[str, Held | NDArray[Any]]]:
+    """A program on all workers.
 
     Arrays of this process of which much would go between workers are sent to them from here in each
     tiling in which they are needed, if that is less.
     """
     memory = _workers.memory
-    program = as_graph(outputs, order)
     given = {name: _place(output) for name, output in program.inputs.items()}
-    fixed = {name: held.sharding for name, held in given.items() if isinstance(held, Held)}
-    how = plan_program(program.graph, len(workers), fixed, memory)
+    how = plan_program(program.graph, len(workers), _fixed(given), memory)
     apart = {
         output
         for name, output in program.inputs.items()
@@ -191,8 +215,7 @@ def _plan(
         name: np.asarray(output.value) if output in apart else _place(output)
         for name, output in other.inputs.items()
     }
-    fixed = {name: held.sharding for name, held in given_apart.items() if isinstance(held, Held)}
-    how_apart = plan_program(other.graph, len(workers), fixed, memory)
+    how_apart = plan_program(other.graph, len(workers), _fixed(given_apart), memory)
     if sum(how_apart.received.values()) >= sum(how.received.values()):
         return program, how, given
     for name, output in other.inputs.items():
@@ -200,6 +223,15 @@ def _plan(
             sharding = how_apart.segments.shardings[name]
             given_apart[name] = _scattered_in(output).get(sharding, given_apart[name])
     return other, how_apart, given_apart
+
+
+def _fixed(given: Mapping[str, Held | NDArray[Any]]) -> dict[str, Sharding]:
+    """The tilings of the inputs that all workers hold."""
+    return {
+        name: held.sharding
+        for name, held in given.items()
+        if isinstance(held, Held) and not _is_uneven(held)
+    }
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -221,16 +253,19 @@ def _place(output: Output) -> Held | NDArray[Any]:
     """Where the value of an input is."""
     value = output.value
     if isinstance(value, Held):
-        return value if _is_even(value) else gather([value])[0]
+        return value
     for known in _scattered_in(output).values():
-        return known
+        if not _is_uneven(known):
+            return known
     assert isinstance(value, np.ndarray)
     return value
 
 
-def _is_even(held: Held) -> bool:
-    """Whether an array is in even parts on all workers, as plans have their inputs."""
-    return not held.sharding.pieces and len(held.futures) == len(held.workers)
+def _is_uneven(value: Value) -> bool:
+    """Whether an array is on workers, but not in even parts on all, as plans have their inputs."""
+    return isinstance(value, Held) and (
+        bool(value.sharding.pieces) or len(value.futures) != len(value.workers)
+    )
 
 
 def _scattered_in(output: Output) -> dict[Sharding, Held]:
@@ -255,7 +290,7 @@ def _inside(box: Box) -> tuple[slice, ...]:
 
 def is_at(source: Output, held: Output) -> None:
     """The blocks of a value on workers are those of a source: it need not be sent there."""
-    if isinstance(held.value, Held) and _is_even(held.value):
+    if isinstance(held.value, Held) and not _is_uneven(held.value):
         known = _scattered_in(source)
         known.clear()
         known[held.value.sharding] = held.value
