@@ -17,6 +17,8 @@ CHOICES = (
     Choice(policy="belady"),
     Choice(policy="belady", threshold=3),
     Choice(policy="lru", lookahead=2),
+    Choice(homing=1.0),
+    Choice(homing=1.0, recompute=1.0, gap=0.0),
     Choice(recompute=1.0, gap=0.0),
     Choice(recompute=10.0, gap=0.1),
 )

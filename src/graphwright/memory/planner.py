@@ -50,7 +50,9 @@ class Choice:
     What takes less than the share `recompute` of the time of its copies is made again rather than
     kept, if nobody reads it for longer than the share `gap` of the step. The first pass begins with
     residents in the share `keep` of the capacity. What takes less than the share `small` of it goes
-    to the top of memory and the rest to the bottom, where it costs no waiting (cost).
+    to the top of memory and the rest to the bottom, where it costs no waiting (cost). What began a
+    step as a resident comes back to its place if that costs no more than the share `homing` of the
+    copies that it saves (cost).
     """
 
     policy: Policy = "cost"
@@ -62,6 +64,7 @@ class Choice:
     gap: float = 0.1
     keep: float = 0.0
     small: float = 0.0
+    homing: float = 0.0
 
     def rules(self, capacity: int) -> Rules:
         return Rules(
@@ -71,6 +74,7 @@ class Choice:
             pressure=float(self.pressure),
             late=float(self.late),
             small=float(self.small * capacity),
+            homing=float(self.homing),
         )
 
     def __str__(self) -> str:
@@ -80,7 +84,8 @@ class Choice:
         again = f", recompute {self.recompute:g}" if self.recompute else ""
         kept = f", keep {self.keep:g}" if self.keep else ""
         apart = f", small {self.small:g}" if self.small else ""
-        return f"{self.policy}, {words}{again}{kept}{apart}"
+        home = f", homing {self.homing:g}" if self.homing else ""
+        return f"{self.policy}, {words}{again}{kept}{apart}{home}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +185,11 @@ class Planner:
             found = passed.home
             if not first_empty:
                 home = np.where(found >= 0, found, kernel.AWAY)
-            elif pool is None:
+            elif pool is None and not choice.homing:
                 home, _ = self._side_by_side((found <= kernel.STAYS) | always, always)
             else:
-                home = np.where(found <= kernel.STAYS, kernel.STAYS - found, kernel.AWAY)
+                left = np.where(found <= kernel.STAYS, kernel.STAYS - found, kernel.AWAY)
+                home = np.where(always, home, left)
             if not (home >= base).any():
                 break
         return best

@@ -4,8 +4,9 @@
 | ------- | --------------- | ------------------ | -------------------------------------------- |
 | lru     | program         | any offset         | least recently used, asked for just in time  |
 | belady  | program         | any offset         | furthest next use, several thresholds        |
-| greedy  | three kinds     | any offset         | least waiting and copying, several weights;  |
-|         |                 |                    | cheap tensors are made again                 |
+| greedy  | program, early, | any offset         | least waiting and copying, several weights;  |
+|         | local           |                    | cheap tensors are made again, residents go   |
+|         |                 |                    | home                                         |
 | random  | random          | any offset         | as greedy                                    |
 | genetic | evolves         | any offset         | as greedy, the weights evolve too            |
 | pools   | evolves         | size classes       | SwapAdvisor's genetic search as published    |
@@ -59,12 +60,20 @@ CHOICES = tuple(
     for pressure in PRESSURES
     for recompute, gap in REPEATS
 )
-FIRST = (Choice(), Choice(recompute=RECOMPUTE), Choice(recompute=RECOMPUTE, gap=0.8))
+HOMING = 1.0
+FIRST = (
+    Choice(),
+    Choice(homing=HOMING),
+    Choice(recompute=RECOMPUTE),
+    Choice(recompute=RECOMPUTE, gap=0.8),
+)
 SMALL = (0.0, 0.007, 0.04)
 """Shares of the capacity: what takes less goes to the top of memory; windows stay whole below."""
 KEEPS = tuple(Choice(keep=keep) for keep in (0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95))
 ROOMS, LEAN_ROOMS = (0.25, 0.5, 0.75, 1.0), (0.2, 0.25, 0.4)
 """Shares of the capacity that local orders, and lean ones, take to be there."""
+STEPS = (1 / 8, 1 / 16, 1 / 32)
+"""How far from the best of these others are tried then, one after the other."""
 
 THRESHOLDS = (0, 4, 16, 64)
 LOOKAHEAD = 8
@@ -269,27 +278,52 @@ def _belady(search: _Search) -> None:
 
 
 def _greedy(search: _Search) -> None:
-    for capacity in _capacities(search.problem, search.capacity):
-        first = search.try_all(
-            "greedy",
-            [
-                (order, replace(choice, small=share))
-                for order in _orders(search.problem, capacity)
-                for choice in FIRST
-                for share in _small(search.problem)
-            ],
-            capacity,
-        )
-        if len(search.problem.operators) > MOST_FOR_LOCAL:
+    """The best order by a few choices, the best choice for that order, the best order for it."""
+    problem = search.problem
+    for capacity in _capacities(problem, search.capacity):
+        choices = [replace(c, small=share) for c in FIRST for share in _small(problem)]
+        tried = _try_orders(search, "greedy", choices, capacity)
+        if len(problem.operators) > MOST_FOR_LOCAL:
             continue
-        order = min(first, key=lambda individual: individual.time).order
-        search.try_all("greedy", _all_choices(search.problem, order), capacity)
+        order = min(tried, key=lambda one: one.time).order
+        best = min(
+            search.try_all("greedy", _all_choices(problem, order), capacity),
+            key=lambda one: one.time,
+        )
+        if len(problem.operators) > MOST_FOR_GRID:
+            orders = {id(one.order): one.order for one in tried if one.order is not order}
+            search.try_all("greedy", [(o, best.choice) for o in orders.values()], capacity)
 
 
 def _schedules(search: _Search) -> None:
     for capacity in _capacities(search.problem, search.capacity):
-        orders = list(_orders(search.problem, capacity))
-        search.try_all("schedules", [(order, Choice()) for order in orders], capacity)
+        _try_orders(search, "schedules", [Choice()], capacity)
+
+
+def _try_orders(
+    search: _Search, name: str, choices: Sequence[Choice], capacity: int
+) -> list[Individual]:
+    """Try all orders to begin with, then local ones like the best, with other shares of memory."""
+    problem = search.problem
+    tried: list[Individual] = []
+    locals_: dict[int, _Local] = {}
+
+    def attempt(kinds: Iterable[tuple[Ints, _Local | None]]) -> None:
+        pairs: list[tuple[Ints, Choice]] = []
+        for order, local in kinds:
+            if local is not None:
+                locals_[id(order)] = local
+            pairs += [(order, choice) for choice in choices]
+        tried.extend(search.try_all(name, pairs, capacity))
+
+    attempt(_orders(problem, capacity))
+    for step in STEPS if len(problem.operators) > MOST_FOR_GRID else ():
+        best = locals_.get(id(min(tried, key=lambda one: one.time).order))
+        if best is None:
+            break
+        near = [replace(best, share=best.share + d) for d in (-step, step)]
+        attempt((local.order(problem, capacity), local) for local in near if local.share > 0)
+    return tried
 
 
 def _places(search: _Search) -> None:
@@ -308,20 +342,37 @@ def _small(problem: MemoryProblem) -> tuple[float, ...]:
 
 def _all_choices(problem: MemoryProblem, order: Ints) -> list[tuple[Ints, Choice]]:
     """An order with all ways to choose."""
-    choices = [replace(choice, small=share) for choice in CHOICES for share in _small(problem)]
+    is_large = len(problem.operators) > MOST_FOR_ALL
+    choices = [
+        replace(choice, small=share, homing=homing)
+        for homing in ((HOMING,) if is_large else (0.0, HOMING))
+        for choice in CHOICES
+        for share in _small(problem)
+    ]
     return [(order, choice) for choice in (*choices, *KEEPS)]
 
 
-def _orders(problem: MemoryProblem, capacity: int) -> Iterator[Ints]:
-    """Schedules to begin with."""
-    yield program_order(problem)
-    yield early_order(problem)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Local:
+    """A local order that takes so much of the capacity to be there."""
+
+    share: float
+    lean: bool = False
+
+    def order(self, problem: MemoryProblem, capacity: int) -> Ints:
+        return local_order(problem, int(self.share * capacity), lean=self.lean)
+
+
+def _orders(problem: MemoryProblem, capacity: int) -> Iterator[tuple[Ints, _Local | None]]:
+    """Schedules to begin with, and how the local ones come about."""
+    yield program_order(problem), None
+    yield early_order(problem), None
     if len(problem.operators) <= MOST_FOR_LOCAL:
-        for share in ROOMS:
-            yield local_order(problem, int(share * capacity))
-    if MOST_FOR_GRID < len(problem.operators) <= MOST_FOR_LOCAL:
-        for share in LEAN_ROOMS:
-            yield local_order(problem, int(share * capacity), lean=True)
+        kinds = [_Local(share=share) for share in ROOMS]
+        if len(problem.operators) > MOST_FOR_GRID:
+            kinds += [_Local(share=share, lean=True) for share in LEAN_ROOMS]
+        for kind in kinds:
+            yield kind.order(problem, capacity), kind
 
 
 def _capacities(problem: MemoryProblem, capacity: int) -> Iterator[int]:
@@ -409,17 +460,20 @@ def _chance(random: np.random.Generator) -> float:
 
 def _vary(one: Choice, other: Choice, random: np.random.Generator) -> Choice:
     """A choice between two others, with some change."""
+    pressure = one.pressure * float(np.exp(random.normal(0, 0.5)))
+    parent = one if random.random() < 0.5 else other
     return replace(
         one,
-        pressure=one.pressure * float(np.exp(random.normal(0, 0.5))),
-        recompute=(one if random.random() < 0.5 else other).recompute,
+        pressure=pressure,
+        recompute=parent.recompute,
+        homing=parent.homing,
         gap=min(0.9, one.gap * float(np.exp(random.normal(0, 0.3)))),
     )
 
 
 def _genetic(search: _Search) -> None:
     arrays = search.planner.arrays
-    orders = list(_orders(search.problem, search.capacity))
+    orders = [order for order, _ in _orders(search.problem, search.capacity)]
     best = search.best
     assert best is not None
 

@@ -95,6 +95,34 @@ def test_what_is_small_and_lasts_never_leaves():
     verify_memory(tight, problem)  # where they would be in the way, they leave
 
 
+def test_weights_that_are_updated_come_back_to_where_they_began():
+    """Eight layers there and back, with room for six weights: from anywhere it takes 141."""
+    n, weight = 8, 10
+    weights = [
+        Storage(name=f"w{i}", nbytes=weight, out_time=weight, in_time=weight, begins_on_host=True,
+                ends="home")
+        for i in range(n)
+    ]  # fmt: skip
+    values = [Storage(name=f"v{i}", nbytes=1, out_time=1, in_time=1) for i in range(2 * n)]
+    forward = [
+        Operator(name=f"f{i}", reads=(i, n + i - 1) if i else (i,), makes=(n + i,), duration=6)
+        for i in range(n)
+    ]
+    backward = []
+    for i in reversed(range(n)):
+        after = (2 * n + i + 1,) if i < n - 1 else ()
+        backward += [
+            Operator(name=f"b{i}", reads=(i, n + i, *after), makes=(2 * n + i,), duration=6),
+            Operator(name=f"u{i}", reads=(i, 2 * n + i), makes=(), writes=(i,), duration=1,
+                     updates=True),
+        ]  # fmt: skip
+    problem = MemoryProblem(operators=(*forward, *backward), storages=(*weights, *values))
+    found = find_plan(problem, 6 * weight, searches=("greedy",))
+    verify_memory(found.plan, problem)
+    assert len(found.plan.residents) >= 4
+    assert found.plan.makespan <= 1.2 * problem.compute_time
+
+
 @pytest.mark.parametrize("seed", [-1, 0.5, True, "3"])
 def test_a_seed_is_a_whole_number_from_0_upwards(seed):
     with pytest.raises(InvalidOption, match="seed="):

@@ -73,13 +73,17 @@ STATE = _record(
     "num_entries",
     "first",  # of the chosen window
     "last",
+    "offset",  # where in it, if not at its beginning
     "paced",  # the operator before which nothing is copied for this one
 )
 
 
 class Rules(NamedTuple):
-    """How a pass chooses what makes room; see `windows`. Storages of less than `small` bytes go to
-    the top of memory."""
+    """How a pass chooses what makes room; see `windows`.
+
+    Storages of less than `small` bytes go to the top of memory. What began the step as a resident
+    goes back to its place if that costs no more than the share `homing` of its copies.
+    """
 
     policy: int
     threshold: int
@@ -87,6 +91,7 @@ class Rules(NamedTuple):
     pressure: float
     late: float
     small: float
+    homing: float
 
 
 class Step(NamedTuple):

@@ -233,7 +233,10 @@ def carve(step: Step, work: Work, rules: Rules, s: int) -> int:
         f = entries[f].next
     entry = entries[e]
     if entry.of_class == NO_CLASS:
-        if size < rules.small and e == state.last and entry.size > size:
+        if state.offset >= 0:
+            e = begin_at(work, e, state.offset, s)
+            cut(work, e, size, s)
+        elif size < rules.small and e == state.last and entry.size > size:
             entry.size -= size
             top = new_entry(work, entry.offset + entry.size, size, entry.last_run, entry.last_out)
             link_behind(work, e, top)
@@ -244,6 +247,21 @@ def carve(step: Step, work: Work, rules: Rules, s: int) -> int:
             cut(work, e, size, s)
     entries[e].storage = s
     work.storages[s].entry = e
+    return e
+
+
+@inlined
+def begin_at(work: Work, e: int, offset: int, s: int) -> int:
+    """The entry that begins at an offset within a gap, for a storage."""
+    entry = work.entries[e]
+    if entry.offset < offset:
+        rest = entry.offset + entry.size - offset
+        entry.size -= rest
+        new = new_entry(work, offset, rest, entry.last_run, entry.last_out)
+        link_behind(work, e, new)
+        work.entries[new].storage = s  # no gap, or it would be joined with the one below
+        absorb(work, e, False)
+        e = new
     return e
 
 

@@ -23,6 +23,7 @@ from graphwright.memory.kernel.records import (
     COST,
     FAR,
     IN,
+    NEVER,
     NO_CLASS,
     OUT,
     Record,
@@ -42,6 +43,7 @@ def choose(step: Step, work: Work, rules: Rules, s: int, ready: int, arrival: in
     """
     entries, state = work.entries, work.state[0]
     window, behind, entry_of = work.window, work.behind, work.entry_of
+    state.offset = NEVER
     size = step.nbytes[s]
     wanted = step.class_of[s] if len(step.slot_size) else NO_CLASS
     best = np.inf
@@ -78,7 +80,40 @@ def choose(step: Step, work: Work, rules: Rules, s: int, ready: int, arrival: in
             room -= window[first].size
             first += 1
         e = entry.next
+    if rules.homing > 0 and arrival > 0 and work.home[s] >= 0:
+        _go_home(step, work, rules, s, ready, best)
     return best < np.inf
+
+
+@inlined
+def _go_home(step: Step, work: Work, rules: Rules, s: int, ready: int, best: float) -> None:
+    """Choose the place where a storage began the step, if that is worth it.
+
+    What ends the step there need not be copied out, nor in at the beginning of the next.
+    """
+    entries, state = work.entries, work.state[0]
+    offset, size = work.home[s], step.nbytes[s]
+    first = state.head
+    while entries[first].offset + entries[first].size <= offset:
+        first = entries[first].next
+    asks, whole = work.window[0], work.behind[len(work.behind) - 2]
+    _forget(whole)
+    e = last = first
+    room = entries[first].offset - offset
+    barred = False
+    while room < size and not barred:
+        entry = entries[e]
+        barred = entry.storage >= 0 and work.storages[entry.storage].pinned == state.position
+        _empty(step, work, e, asks)
+        _join(whole, asks)
+        room += entry.size
+        last, e = e, entry.next
+    cost = _cost(step, work, rules, whole, size, offset, ready, step.in_time[s])
+    saved = float(step.in_time[s])
+    if step.is_written[s]:
+        saved += float(step.out_time[s])
+    if not barred and cost <= best + rules.homing * saved:
+        state.first, state.last, state.offset = first, last, offset
 
 
 @inlined
