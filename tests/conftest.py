@@ -27,6 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="write the golden files anew")
 
 
+def pytest_configure() -> None:
+    """Modules of tests have no packages: two files of one name would hide each other."""
+    names = [path.name for path in HERE.rglob("test_*.py")]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise pytest.UsageError(f"there are two files {', '.join(twice)}: give one another name")
+
+
 @pytest.fixture(autouse=True)
 def costs_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
     """No test reads or writes the user's measured costs."""

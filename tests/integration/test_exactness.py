@@ -66,7 +66,7 @@ def jobs_of(number: int, model: str, count: int) -> list[exact.Job]:
     return found + exact.random_jobs(number, graph, on, [count] if count == 3 else [0, 1])
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_steps_on_workers_equal_steps_on_one_device(count):
     models = FEW if count == 4 else tuple(MODELS)
     cases = [case(model) for model in models]

@@ -179,6 +179,7 @@ def test_capture_a_model_of_ones_own(tmp_path):
     assert "aten.mm" in output
 
 
+@pytest.mark.slow  # a minute, which test_demonstration spends on the same below the command line
 def test_demo_measures_predicts_draws_trains_and_checks(tmp_path):
     picture = tmp_path / "plans.png"
     found = json.loads(run("demo", "--model", "mlp", "-o", str(picture), "--json").stdout)

@@ -11,7 +11,7 @@ import pytest
 
 import timelines
 from graphwright.errors import GraphFileError, UnknownDevice
-from graphwright.plans import KINDS, SWAPS
+from graphwright.plans import HANDLING, KINDS, SWAPS
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_packed_traces_hold_the_same_and_are_the_same_each_time(small, tmp_path)
 
 def test_every_kind_of_transfer_is_named(large, tmp_path):
     found = {event["cat"] for event in of(load(large, tmp_path / "t.json"), "X")}
-    transfers = set(KINDS[1:]) - set(SWAPS)
+    transfers = set(KINDS[1:]) - {*SWAPS, HANDLING}
     assert found == {"forward", "backward", "update", *transfers}
 
 
