@@ -30,6 +30,13 @@ def _square(element: Element) -> Element:
     return lambda *i: element(*i) * element(*i)
 
 
+def _decayed(param: Tensor, lr: Tensor, weight_decay: float | None) -> Element:
+    """A parameter after decoupled weight decay, if there is any."""
+    if weight_decay is None:
+        return lambda *i: param[i]
+    return lambda *i: param[i] * (1 - lr[()] * weight_decay)
+
+
 @describe("graphwright.adam")
 def adam(
     param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, step: Tensor, lr: Tensor, *,
@@ -38,13 +45,13 @@ def adam(
     gradient = _gradient(param, grad, None if decoupled else weight_decay, maximize)
     average = _average(exp_avg, beta1, gradient)
     squares = _average(exp_avg_sq, beta2, _square(gradient))
+    decayed = _decayed(param, lr, weight_decay if decoupled else None)
 
     def updated(*i: Int) -> Expr:
         rate, number = lr[()], step[()]
-        decayed = param[i] * (1 - rate * weight_decay) if decoupled else param[i]
         size = rate / (1 - power(beta1, number))
         root = sqrt(squares(*i)) / sqrt(1 - power(beta2, number))
-        return decayed - size * average(*i) / (root + eps)
+        return decayed(*i) - size * average(*i) / (root + eps)
 
     return updated, average, squares
 
@@ -57,16 +64,16 @@ def radam(
     gradient = _gradient(param, grad, None if decoupled else weight_decay, maximize)
     average = _average(exp_avg, beta1, gradient)
     squares = _average(exp_avg_sq, beta2, _square(gradient))
+    decayed = _decayed(param, lr, weight_decay if decoupled else None)
 
     def updated(*i: Int) -> Expr:
         rate, number = lr[()], step[()]
-        decayed = param[i] * (1 - rate * weight_decay) if decoupled else param[i]
         correction, longest = 1 - power(beta2, number), 2 / (1 - beta2) - 1
         length = longest - 2 * number * power(beta2, number) / correction
         ratio = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
         adapted = sqrt(maximum(ratio * correction, 0)) / (sqrt(squares(*i)) + eps)
         size = rate / (1 - power(beta1, number))
-        return decayed - size * average(*i) * where(length > 5, adapted, 1)
+        return decayed(*i) - size * average(*i) * where(length > 5, adapted, 1)
 
     return updated, average, squares
 

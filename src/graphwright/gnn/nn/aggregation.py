@@ -13,7 +13,13 @@ from graphwright.gnn import function as fn
 from graphwright.gnn.graph import DGLGraph
 from graphwright.gnn.kernels import gsddmm, gspmm, sum_edges
 from graphwright.gnn.nn.convolution import propagate
-from graphwright.gnn.nn.inputs import Feature, expand_as_pair, require_in_edges, zeros_if
+from graphwright.gnn.nn.inputs import (
+    Feature,
+    expand_as_pair,
+    require_in_edges,
+    residual_if,
+    zeros_if,
+)
 from graphwright.gnn.storage import DGLError
 
 Activation = Callable[[Tensor], Tensor] | None
@@ -217,12 +223,7 @@ class NNConv(nn.Module):
         self._in_src_feats, self._in_dst_feats = expand_as_pair(in_feats)
         self._out_feats, self._aggregator_type = out_feats, aggregator_type
         self.edge_func = edge_func
-        self.res_fc: nn.Module | None = None
-        if residual:
-            same = self._in_dst_feats == out_feats
-            self.res_fc = (
-                nn.Identity() if same else nn.Linear(self._in_dst_feats, out_feats, bias=False)
-            )
+        self.res_fc = residual_if(residual, self._in_dst_feats, out_feats)
         self.bias = zeros_if(bias, out_feats)
         self.reset_parameters()
 

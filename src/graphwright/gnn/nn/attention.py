@@ -14,13 +14,24 @@ from torch.nn import functional as F
 
 from graphwright.gnn.graph import DGLGraph
 from graphwright.gnn.kernels import edge_softmax, gsddmm, gspmm, map_edges
-from graphwright.gnn.nn.inputs import Feature, expand_as_pair, require_in_edges, zeros_if
+from graphwright.gnn.nn.inputs import (
+    Feature,
+    add_projections,
+    expand_as_pair,
+    require_in_edges,
+    residual_if,
+    zeros_if,
+)
 
 Activation = Callable[[Tensor], Tensor] | None
 
 
 class GATConv(nn.Module):
     """Graph attention (Velickovic et al.): softmax of LeakyReLU(a . [W x_u, W x_v])."""
+
+    fc: nn.Linear
+    fc_src: nn.Linear
+    fc_dst: nn.Linear
 
     def __init__(
         self, in_feats: Any, out_feats: int, num_heads: int, feat_drop: float = 0.0,
@@ -30,18 +41,14 @@ class GATConv(nn.Module):
         super().__init__()
         self._num_heads, self._out_feats = num_heads, out_feats
         self._allow_zero_in_degree = allow_zero_in_degree
-        src_feats, dst_feats = expand_as_pair(in_feats)
+        dst_feats = expand_as_pair(in_feats)[1]
         width = num_heads * out_feats
-        if isinstance(in_feats, tuple):
-            self.fc_src = nn.Linear(src_feats, width, bias=False)
-            self.fc_dst = nn.Linear(dst_feats, width, bias=False)
-        else:
-            self.fc = nn.Linear(src_feats, width, bias=False)
+        add_projections(self, in_feats, width)
         self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.feat_drop, self.attn_drop = nn.Dropout(feat_drop), nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
-        self.res_fc = _residual(residual, dst_feats, width, bias)
+        self.res_fc = residual_if(residual, dst_feats, width, bias)
         # A linear residual has the bias, as in DGL.
         self.bias = zeros_if(bias and not isinstance(self.res_fc, nn.Linear), width)
         self.activation = activation
@@ -118,7 +125,7 @@ class GATv2Conv(nn.Module):
         self.attn = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.feat_drop, self.attn_drop = nn.Dropout(feat_drop), nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
-        self.res_fc = _residual(residual, dst_feats, width, bias)
+        self.res_fc = residual_if(residual, dst_feats, width, bias)
         self.activation = activation
         self.bias = bias
         self.reset_parameters()
@@ -164,19 +171,17 @@ class GATv2Conv(nn.Module):
 class DotGatConv(nn.Module):
     """Attention by dot products of the transformed ends, over the root of their size."""
 
+    fc: nn.Linear
+    fc_src: nn.Linear
+    fc_dst: nn.Linear
+
     def __init__(
         self, in_feats: Any, out_feats: int, num_heads: int, allow_zero_in_degree: bool = False
     ) -> None:
         super().__init__()
         self._num_heads, self._out_feats = num_heads, out_feats
         self._allow_zero_in_degree = allow_zero_in_degree
-        src_feats, dst_feats = expand_as_pair(in_feats)
-        width = num_heads * out_feats
-        if isinstance(in_feats, tuple):
-            self.fc_src = nn.Linear(src_feats, width, bias=False)
-            self.fc_dst = nn.Linear(dst_feats, width, bias=False)
-        else:
-            self.fc = nn.Linear(src_feats, width, bias=False)
+        add_projections(self, in_feats, num_heads * out_feats)
 
     def forward(self, graph: DGLGraph, feat: Feature, get_attention: bool = False) -> Any:
         require_in_edges(graph, self._allow_zero_in_degree)
@@ -217,9 +222,3 @@ class AGNNConv(nn.Module):
         directions = (F.normalize(h_src, dim=-1), "u"), (F.normalize(h_dst, dim=-1), "v")
         attention = edge_softmax(relation, self.beta * gsddmm(relation, "dot", *directions))
         return gspmm(relation, "mul", "sum", (h_src, "u"), (attention, "e"))
-
-
-def _residual(wanted: bool, size: int, width: int, bias: bool) -> nn.Module | None:
-    if not wanted:
-        return None
-    return nn.Identity() if size == width else nn.Linear(size, width, bias=bias)

@@ -16,7 +16,15 @@ from torch.nn import functional as F
 
 from graphwright.gnn.graph import DGLGraph
 from graphwright.gnn.kernels import edge_softmax, gsddmm, gspmm, sum_edges
-from graphwright.gnn.nn.inputs import Feature, expand_as_pair, require_in_edges, zeros_if
+from graphwright.gnn.nn.inputs import (
+    Feature,
+    add_projections,
+    draw_weights,
+    expand_as_pair,
+    require_in_edges,
+    residual_if,
+    zeros_if,
+)
 from graphwright.gnn.storage import DGLError
 
 Activation = Callable[[Tensor], Tensor] | None
@@ -24,6 +32,10 @@ Activation = Callable[[Tensor], Tensor] | None
 
 class EdgeGATConv(nn.Module):
     """Graph attention (SCENE): sum of a_e (W x_u + W_e x_e), with x_e in the scores a_e as well."""
+
+    fc: nn.Linear
+    fc_src: nn.Linear
+    fc_dst: nn.Linear
 
     def __init__(
         self, in_feats: Any, edge_feats: int, out_feats: int, num_heads: int,
@@ -34,13 +46,9 @@ class EdgeGATConv(nn.Module):
         super().__init__()
         self._num_heads, self._out_feats = num_heads, out_feats
         self._allow_zero_in_degree = allow_zero_in_degree
-        src_feats, dst_feats = expand_as_pair(in_feats)
+        dst_feats = expand_as_pair(in_feats)[1]
         width = num_heads * out_feats
-        if isinstance(in_feats, tuple):
-            self.fc_src = nn.Linear(src_feats, width, bias=False)
-            self.fc_dst = nn.Linear(dst_feats, width, bias=False)
-        else:
-            self.fc = nn.Linear(src_feats, width, bias=False)
+        add_projections(self, in_feats, width)
         self.fc_edge = nn.Linear(edge_feats, width, bias=False)
         self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
@@ -54,12 +62,7 @@ class EdgeGATConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw all weights anew, and set the bias to zero."""
-        gain = nn.init.calculate_gain("relu")
-        for name, parameter in self.named_parameters():
-            if name == "bias":
-                nn.init.zeros_(parameter)
-            else:
-                nn.init.xavier_normal_(parameter, gain=gain)
+        draw_weights(self)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
         """Whether nodes without in-edges are allowed."""
@@ -117,12 +120,7 @@ class EGATConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw all weights anew, and set the bias to zero."""
-        gain = nn.init.calculate_gain("relu")
-        for name, parameter in self.named_parameters():
-            if name == "bias":
-                nn.init.zeros_(parameter)
-            else:
-                nn.init.xavier_normal_(parameter, gain=gain)
+        draw_weights(self)
 
     def forward(
         self, graph: DGLGraph, nfeats: Feature, efeats: Tensor, edge_weight: Tensor | None = None,
@@ -225,12 +223,7 @@ class GMMConv(nn.Module):
         self.mu = nn.Parameter(torch.empty(n_kernels, dim))
         self.inv_sigma = nn.Parameter(torch.empty(n_kernels, dim))
         self.fc = nn.Linear(self._in_src_feats, n_kernels * out_feats, bias=False)
-        self.res_fc: nn.Module | None = None
-        if residual:
-            same = self._in_dst_feats == out_feats
-            self.res_fc = (
-                nn.Identity() if same else nn.Linear(self._in_dst_feats, out_feats, bias=False)
-            )
+        self.res_fc = residual_if(residual, self._in_dst_feats, out_feats)
         self.bias = zeros_if(bias, out_feats)
         self.reset_parameters()
 

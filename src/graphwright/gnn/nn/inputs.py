@@ -1,11 +1,11 @@
-"""What every layer does with its input: two sides, degrees, and fused kernels on the relation."""
+"""What layers have in common: two sides, degrees, projections, residuals, first weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphwright.gnn.graph import DGLGraph
 from graphwright.gnn.storage import ZeroInDegree
@@ -47,6 +47,33 @@ def degree_power(degrees: Tensor, exponent: float, like: Tensor) -> Tensor:
     return made.reshape(-1, *[1] * (like.dim() - 1))
 
 
-def zeros_if(bias: bool, size: int) -> torch.nn.Parameter | None:
+def zeros_if(bias: bool, size: int) -> nn.Parameter | None:
     """A bias that begins with zeros, or none."""
-    return torch.nn.Parameter(torch.zeros(size)) if bias else None
+    return nn.Parameter(torch.zeros(size)) if bias else None
+
+
+def add_projections(layer: nn.Module, in_feats: Any, width: int) -> None:
+    """Give a layer `fc`, or `fc_src` and `fc_dst` where both sides have sizes of their own."""
+    src_feats, dst_feats = expand_as_pair(in_feats)
+    if isinstance(in_feats, tuple):
+        layer.fc_src = nn.Linear(src_feats, width, bias=False)
+        layer.fc_dst = nn.Linear(dst_feats, width, bias=False)
+    else:
+        layer.fc = nn.Linear(src_feats, width, bias=False)
+
+
+def residual_if(wanted: bool, size: int, width: int, bias: bool = False) -> nn.Module | None:
+    """What a node's own features pass before they are added; nothing where they fit."""
+    if not wanted:
+        return None
+    return nn.Identity() if size == width else nn.Linear(size, width, bias=bias)
+
+
+def draw_weights(layer: nn.Module) -> None:
+    """Draw all weights of a layer anew, and set its bias to zero."""
+    gain = nn.init.calculate_gain("relu")
+    for name, parameter in layer.named_parameters():
+        if name == "bias":
+            nn.init.zeros_(parameter)
+        else:
+            nn.init.xavier_normal_(parameter, gain=gain)
